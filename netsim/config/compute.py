@@ -1,0 +1,112 @@
+"""Section `compute` of a run file: the GPU, and measured times that replace the kernel table.
+
+A device card (compute/devices/NAME.yaml) holds physical figures of one GPU, each with its source beside it in the file; `use: h100` takes a
+ready one and keys beside it override single figures.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from netsim.config.fields import Count, Flops, Positive, Rate, Share, Size, Time
+
+DTYPES = ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4", "fp32")
+"""Precisions of a kernel; scaled ones (fp8_blockwise, mxfp8, nvfp4) carry block scales beside the values."""
+
+
+@dataclass(frozen=True)
+class DeviceCard:
+    """Physical figures of one GPU.
+
+    name: as the vendor writes it.
+    arch: 'ampere', 'hopper', 'blackwell' or a name of your own; picks the ratios in compute/ratios.yaml that stand in for missing measurements.
+    sms: streaming multiprocessors.
+    clock: boost clock in Hz for which `peak` holds; sustained_clock: the share of it that dense training load leaves.
+    memory: device memory; hbm: peak bandwidth of it; hbm_efficiency: the share a long copy reaches.
+    l2: last-level cache.
+    peak: dense (not sparse) tensor-core rate by precision; fp32 is the CUDA-core rate that fp32 kernels get.
+    launch: duration of the smallest kernel; memory-bound kernels take this plus bytes over bandwidth.
+    gap: idle time between two kernels of one stream while the host runs ahead.
+    nvlink: scale-up bandwidth of one GPU, one direction; nvlink_efficiency: the share that NCCL moves.
+    gemm_efficiency, attention_efficiency: share of peak that large kernels reach where no table speaks.
+    memory_efficiency: share of `hbm` that a memory-bound kernel kind reaches, as `kind` or `kind.bwd`; others use `hbm_efficiency`.
+    tables: kernel tables (names in compute/tables or paths); rows of later ones win over rows of earlier ones with the same shape.
+    projected_from: the base of a card that `device project` wrote.
+    projection_sigma: relative standard deviation that projection added to every answer.
+    """
+
+    name: str
+    arch: str
+    sms: Count
+    memory: Size
+    hbm: Rate
+    peak: dict[str, Flops]
+    launch: Time
+    clock: Positive = 1.7e9
+    sustained_clock: Share = 1.0
+    hbm_efficiency: Share = 0.9
+    l2: Size = 50 * 2**20
+    gap: Time = 1_000_000
+    nvlink: Rate = 0.0
+    nvlink_efficiency: Share = 0.8
+    gemm_efficiency: Share = 0.7
+    attention_efficiency: Share = 0.6
+    memory_efficiency: dict[str, Share] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
+    projected_from: str = ""
+    projection_sigma: Annotated[float, Field(ge=0)] = 0.0
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, sentence) for what single fields cannot say."""
+        for dtype in self.peak:
+            if dtype not in DTYPES:
+                yield f"peak.{dtype}", f"expected one of {', '.join(DTYPES)}; got {dtype}"
+        if "bf16" not in self.peak:
+            yield "peak", f"expected a rate for bf16; got {', '.join(self.peak) or 'none'}"
+        for name in ("hbm", "hbm_efficiency", "gemm_efficiency", "attention_efficiency", "sustained_clock"):
+            if getattr(self, name) <= 0:
+                yield name, "expected more than 0; got 0"
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Measured times of one microbatch that replace sums of kernel times; leave out what was not measured.
+
+    layer_forward, layer_backward: one transformer layer of one GPU, communication not included.
+    stage_forward, stage_backward: one entry per pipeline stage (virtual stages in order of layers), embedding and head included,
+    communication not included; they win over the per-layer times.
+    optimizer: the optimizer step of one GPU, once per iteration.
+    """
+
+    layer_forward: Time | None = None
+    layer_backward: Time | None = None
+    stage_forward: tuple[Time, ...] = ()
+    stage_backward: tuple[Time, ...] = ()
+    optimizer: Time | None = None
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, sentence) where one direction is given without the other."""
+        if len(self.stage_forward) != len(self.stage_backward):
+            yield "stage_backward", f"expected as many entries as stage_forward ({len(self.stage_forward)}); got {len(self.stage_backward)}"
+        if (self.layer_forward is None) != (self.layer_backward is None):
+            yield "layer_backward", "expected layer_forward and layer_backward together; got one of them"
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How long kernels take.
+
+    device: the GPU, `{use: h100}` or a card of your own.
+    step_times: measured per-layer or per-stage times that replace the table.
+    """
+
+    device: DeviceCard
+    step_times: StepTimes = field(default_factory=StepTimes)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, sentence) of every rule that a part breaks."""
+        for name in ("device", "step_times"):
+            for path, sentence in getattr(self, name).problems():
+                yield f"{name}.{path}", sentence
