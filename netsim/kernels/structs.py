@@ -53,19 +53,26 @@ LINK_TIERS = ("scale_up", "host", "nic", "spine", "core")
 class Routes(NamedTuple):
     """Equal-cost next hops of every switch towards every group of destinations.
 
-    NICs that hang on the same leaf port set form a destination group. At switch `s` (0 .. n_switches - 1) the candidates towards group `d` are
-    row `s * n_groups + d` of the CSR pair; on a leaf that owns the destination the hop is the NIC's own link (`nic_down`).
-    `mode` chooses among candidates: STATIC, DMODK or ECMP of `netsim.kernels.routing`.
+    NICs that hang on the same working set of leaves form a destination group. At switch `s` (0 .. n_switches - 1) the row towards group `d` is
+    `s * n_groups + d`. Rows with the same candidates share one set: the candidates are `set_idx[set_ptr[k]:set_ptr[k + 1]]` with
+    `k = hop_set[row]`, because a leaf has few different sets and thousands of destinations. On a leaf that owns the destination
+    (`hop_dist[row] == 1`) the hop is the NIC's own link (`nic_down`), and `hop_set` is -1.
+    `mode` chooses among candidates: STATIC, DMODK or ECMP of `netsim.kernels.routing`, whose `next_hop` and `first_hop` read all this.
     """
 
     mode: int
     seed: int
     n_groups: int
     nic_group: Array  # int32[n_nics]
+    nic_order: Array  # int32[n_nics] the destination number that D-mod-k divides: consecutive on a leaf, then in a pod
     nic_up: Array  # int32[n_nics, ports] link NIC -> leaf, -1 where unused or failed
     nic_down: Array  # int32[n_nics, ports] link leaf -> NIC, -1 likewise
-    hop_ptr: Array  # int64[n_switches * n_groups + 1]
-    hop_idx: Array  # int32[...] links
+    nic_leaf: Array  # int32[n_nics, ports] switch at the other end, -1 likewise
+    hop_dist: Array  # int16[n_switches * n_groups] links from the switch to a NIC of the group; -1 where there is no way
+    hop_set: Array  # int32[n_switches * n_groups] set of candidates, -1 where there is none
+    set_ptr: Array  # int64[n_sets + 1]
+    set_idx: Array  # int32[...] links, in ascending order of (peer, link)
+    set_div: Array  # int64[n_sets] D-mod-k takes candidate (nic_order // set_div) % (number of candidates)
 
 
 # --- collectives -------------------------------------------------------------------------------------------------------------------------
