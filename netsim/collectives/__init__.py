@@ -1,0 +1,6 @@
+"""Collectives as NCCL runs them: which algorithm on which channels, and the messages that move between which GPUs and NICs."""
+
+from netsim.collectives.platform import Communicator, Platform
+from netsim.collectives.tuner import Choice, choose
+
+__all__ = ["Choice", "Communicator", "Platform", "choose"]

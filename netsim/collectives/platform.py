@@ -1,0 +1,103 @@
+"""What a collective sees of the machine: the platform it runs on and the shape of its communicator."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.collectives.figures import FIGURES, Figures
+from netsim.config.nccl import Nccl
+
+ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
+NVLINK_BELIEF = {"ampere": 240.0, "hopper": 370.8, "blackwell": 721.8}
+"""GB/s per GPU and direction that NCCL's search believes in (src/graph/topo.h: links x rate per link)."""
+PCIE_BELIEF = {3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
+"""GB/s of a x16 slot by PCIe generation, likewise."""
+
+
+class Platform(NamedTuple):
+    """A node as NCCL finds it; rates in bytes/s per direction.
+
+    `gpus_per_node` counts the GPUs of one scale-up domain, so a rack of 72 GPUs on one NVLink fabric is one node here.
+    """
+
+    arch: str  # 'ampere', 'hopper' or 'blackwell'
+    gpus_per_node: int
+    nics_per_node: int
+    nic_rate: float
+    cpu: str = "intel"  # 'intel', 'amd' or 'arm'
+    nvlink: float = 450e9  # line rate of a GPU into the scale-up switch
+    pcie: int = 5  # generation of the NIC's slot
+
+    def figures(self, nccl: Nccl) -> Figures:
+        """Return the physical figures of the GPU generation under the overrides of the run file."""
+        own = FIGURES[self.arch]
+        given = {
+            "launch_us": None if nccl.launch_latency is None else nccl.launch_latency * 1e-6,
+            "nvlink_efficiency": nccl.nvlink_efficiency,
+            "nic_efficiency": nccl.nic_efficiency,
+            "net_hop_us": None if nccl.net_latency is None else (nccl.net_latency * 1e-6,) * 3,
+        }
+        return own._replace(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def nic_gbs(self) -> float:
+        """What NCCL takes a NIC for, GB/s: its line rate, or the slot's where that is less."""
+        return min(self.nic_rate / 1e9, PCIE_BELIEF[self.pcie])
+
+    def nics_of(self, gpu: int) -> tuple[int, ...]:
+        """Return the NICs nearest to a local GPU, node-local numbers."""
+        if self.nics_per_node <= self.gpus_per_node:
+            return (gpu * self.nics_per_node // self.gpus_per_node,) if self.nics_per_node else ()
+        share = self.nics_per_node // self.gpus_per_node
+        return tuple(range(gpu * share, gpu * share + share))
+
+
+class Communicator(NamedTuple):
+    """Members of a call in rank order: node (numbered by first appearance) and local GPU of each; `ranks` of the communicator that carries it.
+
+    A send from one stage of a pipeline to the next is a call of two members in a communicator of as many ranks as there are stages.
+    """
+
+    node: tuple[int, ...]
+    local: tuple[int, ...]
+    ranks: int = 0
+
+    @property
+    def size(self) -> int:
+        """Ranks of the NCCL communicator."""
+        return max(self.ranks, len(self.node))
+
+
+class Layout(NamedTuple):
+    """A communicator by node."""
+
+    ranks: int
+    node: np.ndarray  # int32[R] node of a member, 0 .. N - 1 by first appearance
+    local: np.ndarray  # int32[R] local GPU
+    index: np.ndarray  # int32[R] place of a member among those of its node
+    members: tuple[np.ndarray, ...]  # per node: members by local GPU
+    nics: tuple[tuple[int, ...], ...]  # per node: NICs near its members, by member
+    near: np.ndarray  # int32[R] nearest NIC of a member, -1 without
+    width: int  # members of the smallest node
+
+    @property
+    def nodes(self) -> int:
+        return len(self.members)
+
+
+@lru_cache(maxsize=1024)
+def layout(comm: Communicator, platform: Platform) -> Layout:
+    """Sort the members of a communicator into nodes."""
+    order: dict[int, int] = {}
+    node = np.array([order.setdefault(n, len(order)) for n in comm.node], np.int32)
+    local = np.array(comm.local, np.int32)
+    by_place = np.lexsort((local, node))
+    starts = np.searchsorted(node[by_place], np.arange(len(order) + 1))
+    members = tuple(by_place[a:b].astype(np.int32) for a, b in zip(starts[:-1], starts[1:], strict=True))
+    index = np.empty(len(node), np.int32)
+    index[by_place] = np.arange(len(node)) - starts[node[by_place]]
+    near_of = [platform.nics_of(g) for g in range(platform.gpus_per_node)]
+    nics = tuple(tuple(dict.fromkeys(n for m in group for n in near_of[local[m]])) for group in members)
+    near = np.array([near_of[g][0] if near_of[g] else -1 for g in comm.local], np.int32)
+    return Layout(len(node), node, local, index, members, nics, near, min(len(group) for group in members))

@@ -1,0 +1,151 @@
+"""Section `nccl` of a run file: NCCL's environment variables under their own names, and what the hardware below it is worth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from netsim.config.fields import Count, Index, Share, Size, Time
+from netsim.config.nccl_tables import Tables
+from netsim.errors import did_you_mean
+
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+PROTOCOLS = ("ll", "ll128", "simple")
+FUNCTIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
+NO_EFFECT = (
+    "NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_SOCKET_IFNAME"
+)  # fmt: skip
+"""Variables that people carry in their scripts and that change nothing here: accepted, and kept in the result file."""
+
+Flag = Annotated[int, Field(ge=0, le=2, strict=True)]
+Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) and not isinstance(value, bool) else value)]
+
+
+def _plain(word: str) -> str:
+    return word.strip().lower().replace("_", "").replace("-", "")
+
+
+def choices(text: str | None, function: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of `known` the value of NCCL_ALGO or NCCL_PROTO leaves for a function such as 'allreduce'.
+
+    The form is NCCL's: `list` or `function:list;function:list`, a list is comma-separated, a leading ^ excludes. Raises ValueError on words that
+    NCCL does not know.
+    """
+    allowed = known
+    for clause in (text or "").split(";"):
+        name, colon, words = clause.rpartition(":")
+        if colon and _plain(name) not in FUNCTIONS:
+            raise ValueError(f"expected one of {', '.join(FUNCTIONS)} before ':'; got '{name.strip()}'{did_you_mean(_plain(name), FUNCTIONS)}")
+        exclude = words.strip().startswith("^")
+        plain = {_plain(k): k for k in known}
+        listed = [w for w in words.strip().lstrip("^").split(",") if w.strip()]
+        for word in listed:
+            if _plain(word) not in plain:
+                raise ValueError(f"expected a list of {', '.join(known)}; got '{word.strip()}'{did_you_mean(_plain(word), known)}")
+        if listed and (not colon or _plain(name) == function):
+            named = {plain[_plain(w)] for w in listed}
+            allowed = tuple(k for k in known if (k in named) != exclude)
+    return allowed
+
+
+@dataclass(frozen=True)
+class Nccl:
+    """NCCL's variables (names, meanings and defaults as NCCL documents them), then the figures and tables of the model.
+
+    NCCL_ALGO, NCCL_PROTO: allowed algorithms and protocols, NCCL's list syntax.
+    NCCL_CROSS_NIC: 0 rings stay on one rail, 1 the same ring on every node, 2 automatic.
+    NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL: relay through the GPU next to the peer's rail (level 2: always, 1: when its path is no worse, 0: never).
+    NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS (or _CTAS): bounds on the channels of collectives; _P2P_: of send and receive.
+    NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE: buffer of a connection per protocol; eight slots each.
+    NCCL_NTHREADS, NCCL_LL128_NTHREADS: threads per channel.
+    NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS: queue pairs of a network connection, and whether each message is split over them.
+    NCCL_IB_ADAPTIVE_ROUTING: null takes what the fabric is (on for InfiniBand, off for RoCE).
+    NCCL_NET_OVERHEAD: nanoseconds to post a message; null takes the value of the CPU vendor.
+    NCCL_GRAPH_FILE: channels from a file (NCCL's XML, or the same in JSON) in place of the built-in tables.
+    launch_latency, net_latency: kernel launch and software latency of a network message; nvlink_efficiency, nic_efficiency: share of the line rate that
+    payload reaches; null takes the figure of the GPU generation (netsim/collectives/figures.py, with its source).
+    sm_free_collectives: collectives run on copy engines and occupy no SM.
+    tables: rows of NCCL's cost model.
+    """
+
+    NCCL_ALGO: str | None = None
+    NCCL_PROTO: str | None = None
+    NCCL_NTHREADS: Count | None = None
+    NCCL_LL128_NTHREADS: Count | None = None
+    NCCL_NVLS_ENABLE: Flag = 2
+    NCCL_PAT_ENABLE: Flag = 2
+    NCCL_COLLNET_ENABLE: Flag = 0
+    NCCL_COLLNET_NODE_THRESHOLD: Count = 2
+    NCCL_NET_OVERHEAD: Index | None = None
+    NCCL_MIN_NCHANNELS: Count | None = None
+    NCCL_MAX_NCHANNELS: Count | None = None
+    NCCL_MIN_NRINGS: Count | None = None
+    NCCL_MAX_NRINGS: Count | None = None
+    NCCL_MIN_CTAS: Count | None = None
+    NCCL_MAX_CTAS: Count | None = None
+    NCCL_NVLS_NCHANNELS: Count | None = None
+    NCCL_NCHANNELS_PER_NET_PEER: Count | None = None
+    NCCL_MIN_P2P_NCHANNELS: Count = 1
+    NCCL_MAX_P2P_NCHANNELS: Count = 64
+    NCCL_P2P_PER_CHANNEL_NET_BW: Count = 14
+    NCCL_P2P_SCHEDULE_GROUP_SIZE: Count = 8
+    NCCL_BUFFSIZE: Size = 4194304
+    NCCL_LL_BUFFSIZE: Size = 524288
+    NCCL_LL128_BUFFSIZE: Size = 4915200
+    NCCL_P2P_NET_CHUNKSIZE: Size = 131072
+    NCCL_P2P_NVL_CHUNKSIZE: Size = 524288
+    NCCL_P2P_LL_THRESHOLD: Size = 16384
+    NCCL_ALLOC_P2P_NET_LL_BUFFERS: Flag = 0
+    NCCL_NVLS_CHUNKSIZE: Size = 131072
+    NCCL_NVLSTREE_MAX_CHUNKSIZE: Size | None = None
+    NCCL_CROSS_NIC: Flag = 2
+    NCCL_PXN_DISABLE: Flag = 0
+    NCCL_P2P_PXN_LEVEL: Flag = 2
+    NCCL_GRAPH_FILE: str | None = None
+    NCCL_IB_QPS_PER_CONNECTION: Count = 1
+    NCCL_IB_SPLIT_DATA_ON_QPS: Flag = 0
+    NCCL_IB_ADAPTIVE_ROUTING: Flag | None = None
+    NCCL_IB_AR_THRESHOLD: Size = 8192
+    NCCL_DEBUG: Text | None = None
+    NCCL_IB_HCA: Text | None = None
+    NCCL_IB_GID_INDEX: Text | None = None
+    NCCL_IB_TC: Text | None = None
+    NCCL_IB_SL: Text | None = None
+    NCCL_IB_TIMEOUT: Text | None = None
+    NCCL_IB_RETRY_CNT: Text | None = None
+    NCCL_SOCKET_IFNAME: Text | None = None
+    cpu: Literal["intel", "amd", "arm"] | None = None
+    launch_latency: Time | None = None
+    net_latency: Time | None = None
+    nvlink_efficiency: Share | None = None
+    nic_efficiency: Share | None = None
+    sm_free_collectives: bool = False
+    tables: Tables = field(default_factory=Tables)
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the least and the most channels that the variables allow for a collective."""
+        least = self.NCCL_MIN_CTAS or self.NCCL_MIN_NCHANNELS or self.NCCL_MIN_NRINGS or 1
+        most = self.NCCL_MAX_CTAS or self.NCCL_MAX_NCHANNELS or self.NCCL_MAX_NRINGS or 64
+        return min(least, 64), max(1, min(most, 64))
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield what the fields say together that cannot be."""
+        for name, known in (("NCCL_ALGO", ALGORITHMS), ("NCCL_PROTO", PROTOCOLS)):
+            try:
+                choices(getattr(self, name), "", known)
+            except ValueError as error:
+                yield name, str(error)
+        least, most = self.bounds()
+        if least > most:
+            yield "NCCL_MIN_NCHANNELS", f"expected at most NCCL_MAX_NCHANNELS = {most}; got {least}"
+        if self.NCCL_MIN_P2P_NCHANNELS > self.NCCL_MAX_P2P_NCHANNELS:
+            yield "NCCL_MIN_P2P_NCHANNELS", (
+                f"expected at most NCCL_MAX_P2P_NCHANNELS = {self.NCCL_MAX_P2P_NCHANNELS}; got {self.NCCL_MIN_P2P_NCHANNELS}"
+            )
+        for name in ("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE"):
+            if getattr(self, name) < 16384:
+                yield name, f"expected at least 16 KiB; got {getattr(self, name)} bytes"
+        for row in ("tree_correction_ll", "tree_correction_ll128", "tree_correction_simple"):
+            if len(getattr(self.tables, row)) != 24:
+                yield f"tables.{row}", f"expected 24 factors, for 64 B to 512 MiB; got {len(getattr(self.tables, row))}"
