@@ -1,0 +1,70 @@
+"""`netsim run FILE`: simulate a run file, print the summary, leave the result files."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netsim import parallel
+from netsim.config import load
+from netsim.errors import InputError
+from netsim.progress import progress
+
+if TYPE_CHECKING:
+    from netsim.config import Run
+
+HELP = "simulate a run file; leaves result.h5 and summary.json"
+PARALLEL = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add_file_and_settings(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results (default: named after the run, printed)")
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON document in the last line")
+    parser.add_argument("--quiet", action="store_true", help="no progress and no tables")
+
+
+def add_file_and_settings(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command that reads a run file takes: FILE and --set."""
+    parser.add_argument("file", metavar="FILE", help="run file (YAML)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="a.b.c=value", dest="settings", help="override one field; may be given several times"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate on all ranks; rank 0 reports."""
+    config = load(args.file, args.settings)
+    out = args.out or folder_of(config)
+    writable(out)
+    from netsim.simulate import simulate
+
+    first = parallel.world().rank == 0
+    with progress(args.quiet or not first) as shown:
+        summary = simulate(config, out, shown)
+    if first and not args.quiet:
+        from netsim.report.summary import render
+
+        print(render(summary))
+        print(f"results in {out}")
+    if first and args.json:
+        print(json.dumps(summary))
+    return 0
+
+
+def folder_of(config: "Run") -> Path:
+    """The folder of a run whose results the command line does not place."""
+    return Path(config.telemetry.directory, config.name)
+
+
+def writable(folder: Path) -> None:
+    """Raise InputError unless files can be written in `folder`, which is made where it is missing."""
+    import tempfile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: expected a folder that can be written; got: {(error.strerror or str(error)).lower()}") from None
