@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from netsim.config.fields import Count, Flops, Positive, Rate, Share, Size, Time
+from netsim.config.fields import Count, Flops, Rate, Share, Size, Time
 
 DTYPES = ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4", "fp32")
 """Precisions of a kernel; scaled ones (fp8_blockwise, mxfp8, nvfp4) carry block scales beside the values."""
@@ -21,18 +21,19 @@ class DeviceCard:
     """Physical figures of one GPU.
 
     name: as the vendor writes it.
-    arch: 'ampere', 'hopper', 'blackwell' or a name of your own; picks the ratios in compute/ratios.yaml that stand in for missing measurements.
+    arch: 'ampere', 'hopper', 'blackwell' or a name of your own; picks the ratios in compute/tables/ratios.csv that stand in for measurements.
     sms: streaming multiprocessors.
-    clock: boost clock in Hz for which `peak` holds; sustained_clock: the share of it that dense training load leaves.
-    memory: device memory; hbm: peak bandwidth of it; hbm_efficiency: the share a long copy reaches.
-    l2: last-level cache.
+    memory: device memory; hbm: peak bandwidth of it; hbm_efficiency: the share that training's memory-bound kernels reach when long.
     peak: dense (not sparse) tensor-core rate by precision; fp32 is the CUDA-core rate that fp32 kernels get.
+    sustained: the rate at which long series of GEMMs settle under the power limit, by precision; no GEMM of a training run is faster. Where a
+    precision is missing, nothing is taken off what the table says.
     launch: duration of the smallest kernel; memory-bound kernels take this plus bytes over bandwidth.
     gap: idle time between two kernels of one stream while the host runs ahead.
     nvlink: scale-up bandwidth of one GPU, one direction; nvlink_efficiency: the share that NCCL moves.
     gemm_efficiency, attention_efficiency: share of peak that large kernels reach where no table speaks.
     memory_efficiency: share of `hbm` that a memory-bound kernel kind reaches, as `kind` or `kind.bwd`; others use `hbm_efficiency`.
     tables: kernel tables (names in compute/tables or paths); rows of later ones win over rows of earlier ones with the same shape.
+    systematic: relative standard deviation that all kernels share (campaigns of measurement that disagree, clocks, software versions).
     projected_from: the base of a card that `device project` wrote.
     projection_sigma: relative standard deviation that projection added to every answer.
     """
@@ -44,10 +45,8 @@ class DeviceCard:
     hbm: Rate
     peak: dict[str, Flops]
     launch: Time
-    clock: Positive = 1.7e9
-    sustained_clock: Share = 1.0
-    hbm_efficiency: Share = 0.9
-    l2: Size = 50 * 2**20
+    sustained: dict[str, Flops] = field(default_factory=dict)
+    hbm_efficiency: Share = 0.75
     gap: Time = 1_000_000
     nvlink: Rate = 0.0
     nvlink_efficiency: Share = 0.8
@@ -55,17 +54,19 @@ class DeviceCard:
     attention_efficiency: Share = 0.6
     memory_efficiency: dict[str, Share] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
+    systematic: Share = 0.05
     projected_from: str = ""
     projection_sigma: Annotated[float, Field(ge=0)] = 0.0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) for what single fields cannot say."""
-        for dtype in self.peak:
-            if dtype not in DTYPES:
-                yield f"peak.{dtype}", f"expected one of {', '.join(DTYPES)}; got {dtype}"
+        for name in ("peak", "sustained"):
+            for dtype in getattr(self, name):
+                if dtype not in DTYPES:
+                    yield f"{name}.{dtype}", f"expected one of {', '.join(DTYPES)}; got {dtype}"
         if "bf16" not in self.peak:
             yield "peak", f"expected a rate for bf16; got {', '.join(self.peak) or 'none'}"
-        for name in ("hbm", "hbm_efficiency", "gemm_efficiency", "attention_efficiency", "sustained_clock"):
+        for name in ("hbm", "hbm_efficiency", "gemm_efficiency", "attention_efficiency"):
             if getattr(self, name) <= 0:
                 yield name, "expected more than 0; got 0"
 
