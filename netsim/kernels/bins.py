@@ -1,0 +1,26 @@
+"""Bytes per link and interval from a log of transfers."""
+
+from numba import njit
+
+
+@njit(cache=True)
+def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_ptr, node_link, node_coef, link_row, interval, bin0, out):  # type: ignore[no-untyped-def]
+    """Add rows `order[first:last]` of the log to out float64[rows, bins], whose first interval is number bin0.
+
+    Row i: bundle log_bundle[i] moved at log_pace[i] bytes/s from log_t0[i] to log_t1[i] (ps); link l of the bundle carries coef times that and is shown in row link_row[l].
+    Parts outside the intervals of `out` are left to other calls.
+    """
+    n_bins = out.shape[1]
+    for at in range(first, last):
+        i = order[at]
+        b = log_bundle[i]
+        k0 = max(log_t0[i] // interval, bin0)
+        k1 = min((log_t1[i] - 1) // interval, bin0 + n_bins - 1)
+        for k in range(k0, k1 + 1):
+            lo = max(log_t0[i], k * interval)
+            hi = min(log_t1[i], (k + 1) * interval)
+            moved = log_pace[i] * (hi - lo) * 1e-12
+            for j in range(bundle_ptr[b], bundle_ptr[b + 1]):
+                row = link_row[node_link[j]]
+                if row >= 0:
+                    out[row, k - bin0] += node_coef[j] * moved

@@ -1,0 +1,403 @@
+"""GPUs that run their programs: streams in order, events between streams, and collectives that wait for all members.
+
+State is per (GPU, stream), index k = gpu * S + stream: the next row, when the stream became free, and what it is doing. Rows start at the latest of
+their stream's last end and their dependencies' ends; a COMM row then joins its group, and the last member to arrive starts the call.
+
+Run-ahead. While no other stream of a GPU is communicating or computing, nothing can disturb a kernel of its compute stream: it is played
+forward in local time, without an event, until it blocks. Otherwise the kernel is *parked*: NCCL's thread blocks hold SMs from the moment a call is issued until it ends, so
+a kernel that shares the GPU with calls on `o` SMs runs at (SMs - o) / SMs of its speed, and its end is an event that moves when `o` changes.
+
+Exposed time is measured where it happens: on the compute stream, as the gap before a row, charged to the dependency that ended last, or as the
+duration of a call on that stream. For pipeline transfers the part before both sides were ready is bubble, the rest is exposed communication.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from netsim.kernels import flow, heap
+from netsim.kernels.structs import COMM, Array
+
+READY, BLOCKED, JOINED, PARKED, ENDED = 0, 1, 2, 3, 4
+PP, OTHER = 5, 9  # CATEGORIES.index('pp'), CATEGORIES.index('other')
+SIZE, STACK, NOW, N_STARTS, ENDS, EVENTS = 0, 1, 2, 3, 4, 5  # slots of `scalar`
+
+
+class Exec(NamedTuple):
+    """State of the GPUs; n GPUs, S streams, I program rows, G groups."""
+
+    scalar: Array  # int64[8]: heap size, stack size, time reached, calls handed out, GPUs that have ended, events processed
+    n_streams: int
+    n_sms: int
+    iterations: int
+    stream_ptr: Array  # int64[P * S + 1]
+    kind: Array  # int8[I]
+    duration: Array  # int64[I]
+    dim: Array  # int16[I]
+    category: Array  # int8[I]
+    dep_ptr: Array  # int64[I + 1]
+    dep_idx: Array  # int64[D]
+    row_stream: Array  # int8[I]
+    row_signal: Array  # int32[I] place of a row that other streams wait for; -1 for the rest
+    row_call: Array  # int32[I] COMM: place of the call within its group's calls
+    group_of: Array  # int32[dims, n]
+    member_ptr: Array  # int64[G + 1]
+    member_idx: Array  # int32[...]
+    group_call_ptr: Array  # int64[G] first of a group's calls in call_flow
+    call_flow: Array  # int32[...] call of the flow engine, -1 where the group never makes it
+    call_sms: Array  # int16[...] SMs held on each member
+    call_external: Array  # int8[...] 1: another engine moves it
+    call_launch: Array  # int64[...] ps; an external call cannot end sooner after its start
+    footprint_group: Array  # int32[F]
+    program: Array  # int32[n]
+    slow: Array  # float64[n] factor on kernel times
+    jitter: Array  # float64[1] relative standard deviation of kernel times, seed in jitter_seed
+    jitter_seed: Array  # uint64[1]
+    next_row: Array  # int64[n * S]
+    free_at: Array  # int64[n * S] ps
+    state: Array  # int8[n * S]
+    blocked_on: Array  # int64[n * S] row
+    since: Array  # int64[n * S] ps: arrival at a group, or start of a kernel
+    work: Array  # float64[n * S] ps of a parked kernel left to do at full speed
+    touched: Array  # int64[n * S] ps: when `work` was last brought up to date
+    version: Array  # int32[n * S]
+    signal_ptr: Array  # int64[n]
+    signal_begin: Array  # int64[...] ps
+    signal_end: Array  # int64[...] ps
+    occupied: Array  # int32[n] SMs held by communication
+    active: Array  # int32[n] streams that are JOINED or PARKED
+    round: Array  # int32[n] iteration
+    live: Array  # int32[n] streams that have not ended
+    group_arrived: Array  # int32[G]
+    group_since: Array  # int64[G] ps: last arrival
+    group_begin: Array  # int64[G] ps
+    group_call: Array  # int64[G] running call
+    stack: Array  # int32[n * S] streams to look at
+    heap_t: Array  # int64[Q] ends of parked kernels
+    heap_key: Array  # int64[Q]
+    heap_version: Array  # int32[Q]
+    busy: Array  # int64[n, C] ps of kernels by category, all streams
+    exposed: Array  # int64[n, C] ps the compute stream waited for communication of a category
+    bubble: Array  # int64[n] ps the compute stream waited for a pipeline neighbour, or for others at the end
+    end: Array  # int64[n] ps of the last row
+    record_ptr: Array  # int64[n] first record of a GPU, -1 where its rows are not recorded
+    record_start: Array  # int64[...] arrival or start, ps
+    record_begin: Array  # int64[...] all members there
+    record_end: Array  # int64[...]
+    start_t: Array  # int64[X] external calls to start: time, group, call place
+    start_group: Array  # int32[X]
+    start_call: Array  # int64[X]
+
+
+@njit(cache=True)
+def begin(x, f):  # type: ignore[no-untyped-def]
+    """Look at every stream once, GPU by GPU, at time 0."""
+    for gpu in range(x.program.shape[0]):
+        _begin_round(x, gpu, 0)
+        _drain(x, f)
+
+
+@njit(cache=True)
+def run(x, f, until):  # type: ignore[no-untyped-def]
+    """Process all events up to and including `until`; stop early when an external call starts soon enough to end before that.
+
+    Returns the time reached: `until`, or less when the log of transfers must be drained or external calls wait to be started.
+    """
+    room = f.log_bundle.shape[0] - f.bundle_footprint.shape[0]
+    while True:
+        t_flow = flow.next_time(f)
+        t_kernel = _next_end(x)
+        t = min(t_flow, t_kernel)
+        for i in range(x.scalar[N_STARTS]):
+            until = min(until, x.start_t[i] + x.call_launch[x.start_call[i]])
+        if t > until:
+            x.scalar[NOW] = max(x.scalar[NOW], min(until, flow.NEVER))
+            return until
+        if f.scalar[flow.LOG] >= room or x.scalar[N_STARTS] + x.group_arrived.shape[0] > x.start_t.shape[0]:
+            return t - 1
+        x.scalar[NOW] = t
+        x.scalar[EVENTS] += 1
+        if t_flow == t:
+            flow.step(f, t)
+            for i in range(f.scalar[flow.DONE]):
+                _end_call(x, x.footprint_group[f.done[i]], t)
+        while _next_end(x) == t:
+            k = x.heap_key[0]
+            heap.pop(x.heap_t, x.heap_key, x.heap_version, x.scalar)
+            _end_kernel(x, k, t)
+        _drain(x, f)
+
+
+@njit(cache=True)
+def complete(x, f, groups, times):  # type: ignore[no-untyped-def]
+    """Tell that external calls of these groups ended at these times (in order, none before the time reached)."""
+    for i in range(groups.shape[0]):
+        x.scalar[NOW] = max(x.scalar[NOW], times[i])
+        _end_call(x, groups[i], times[i])
+        _drain(x, f)
+
+
+@njit(cache=True)
+def _begin_round(x, gpu, t):  # type: ignore[no-untyped-def]
+    x.live[gpu] = x.n_streams
+    first = gpu * x.n_streams
+    for s in range(x.n_streams):
+        k = first + s
+        x.next_row[k] = x.stream_ptr[x.program[gpu] * x.n_streams + s]
+        x.free_at[k] = t
+        x.state[k] = READY
+        _look(x, k)
+
+
+@njit(cache=True)
+def _look(x, k):  # type: ignore[no-untyped-def]
+    x.stack[x.scalar[STACK]] = k
+    x.scalar[STACK] += 1
+
+
+@njit(cache=True)
+def _drain(x, f):  # type: ignore[no-untyped-def]
+    while x.scalar[STACK] > 0:
+        x.scalar[STACK] -= 1
+        _play(x, f, x.stack[x.scalar[STACK]])
+
+
+@njit(cache=True)
+def _play(x, f, k):  # type: ignore[no-untyped-def]
+    """Play a stream forward from its next row until it blocks, joins, parks or ends."""
+    gpu, s = k // x.n_streams, k % x.n_streams
+    row_end = x.stream_ptr[x.program[gpu] * x.n_streams + s + 1]
+    while True:
+        row = x.next_row[k]
+        if row == row_end:
+            _end_stream(x, gpu, k)
+            return
+        # when the row may start, and what held it last
+        t = x.free_at[k]
+        last = -1
+        for j in range(x.dep_ptr[row], x.dep_ptr[row + 1]):
+            dep = x.dep_idx[j]
+            other = gpu * x.n_streams + x.row_stream[dep]
+            if x.next_row[other] <= dep:
+                x.state[k] = BLOCKED
+                x.blocked_on[k] = dep
+                return
+            signal = x.row_signal[dep]
+            if signal >= 0 and x.signal_end[x.signal_ptr[gpu] + signal] > t:
+                t = x.signal_end[x.signal_ptr[gpu] + signal]
+                last = dep
+        if s == 0 and last >= 0:
+            _charge(x, gpu, x.free_at[k], t, last)
+        if x.kind[row] == COMM:
+            _join(x, f, gpu, k, row, t)
+            return
+        work = _kernel_time(x, gpu, row)
+        if not _alone(x, gpu, k):
+            x.state[k] = PARKED
+            x.active[gpu] += 1
+            x.since[k] = t
+            x.touched[k] = t
+            x.work[k] = work
+            _reschedule(x, gpu, k)
+            return
+        if x.row_signal[row] >= 0:  # streams that wait for this row issue first: a call takes its SMs before the next kernel starts
+            _look(x, k)
+            _end_row(x, gpu, k, row, t, t, t + np.int64(np.rint(work)))
+            return
+        _end_row(x, gpu, k, row, t, t, t + np.int64(np.rint(work)))
+
+
+@njit(cache=True)
+def _alone(x, gpu, k):  # type: ignore[no-untyped-def]
+    """True if no other stream of the GPU is busy or about to be."""
+    if x.active[gpu] > 0:
+        return False
+    for other in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
+        if other != k and x.state[other] == READY:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _charge(x, gpu, t0, t1, dep):  # type: ignore[no-untyped-def]
+    """Charge the wait [t0, t1) of the compute stream to the dependency that ended last."""
+    category = x.category[dep]
+    if x.kind[dep] != COMM:
+        x.exposed[gpu, OTHER] += t1 - t0
+    elif category == PP:
+        ready = min(max(x.signal_begin[x.signal_ptr[gpu] + x.row_signal[dep]], t0), t1)
+        x.bubble[gpu] += ready - t0
+        x.exposed[gpu, PP] += t1 - ready
+    else:
+        x.exposed[gpu, category] += t1 - t0
+
+
+@njit(cache=True)
+def _join(x, f, gpu, k, row, t):  # type: ignore[no-untyped-def]
+    """A member reaches its group's next call; the last one starts it."""
+    group = x.group_of[x.dim[row], gpu]
+    place = x.group_call_ptr[group] + x.row_call[row]
+    x.state[k] = JOINED
+    x.since[k] = t
+    x.active[gpu] += 1
+    if x.call_sms[place] > 0:
+        _occupy(x, gpu, x.call_sms[place], t)
+    x.group_arrived[group] += 1
+    if t > x.group_since[group]:
+        x.group_since[group] = t
+    assert x.group_arrived[group] == 1 or x.group_call[group] == place, "members of a group disagree on their next call"
+    x.group_call[group] = place
+    if x.group_arrived[group] == x.member_ptr[group + 1] - x.member_ptr[group]:
+        x.group_begin[group] = x.group_since[group]
+        if x.call_external[place] == 1:
+            n = x.scalar[N_STARTS]
+            x.start_t[n], x.start_group[n], x.start_call[n] = x.group_since[group], group, place
+            x.scalar[N_STARTS] = n + 1
+        else:
+            flow.start(f, x.call_flow[place], x.group_since[group])
+
+
+@njit(cache=True)
+def _end_call(x, group, t):  # type: ignore[no-untyped-def]
+    """A call has ended: all members go on."""
+    place = x.group_call[group]
+    begun = x.group_begin[group]
+    x.group_arrived[group] = 0
+    x.group_since[group] = 0
+    for j in range(x.member_ptr[group], x.member_ptr[group + 1]):
+        gpu = x.member_idx[j]
+        for s in range(x.n_streams):
+            k = gpu * x.n_streams + s
+            if x.state[k] == JOINED and x.group_of[x.dim[x.next_row[k]], gpu] == group:
+                row = x.next_row[k]
+                x.active[gpu] -= 1
+                if x.call_sms[place] > 0:
+                    _occupy(x, gpu, -x.call_sms[place], t)
+                if s == 0:
+                    category = x.category[row]
+                    split = max(x.since[k], begun) if category == PP else x.since[k]
+                    x.bubble[gpu] += split - x.since[k]
+                    x.exposed[gpu, category] += t - split
+                _end_row(x, gpu, k, row, x.since[k], begun, t)
+                _look(x, k)
+                break
+
+
+@njit(cache=True)
+def _end_kernel(x, k, t):  # type: ignore[no-untyped-def]
+    gpu = k // x.n_streams
+    x.active[gpu] -= 1
+    x.version[k] += 1
+    _end_row(x, gpu, k, x.next_row[k], x.since[k], x.since[k], t)
+    _look(x, k)
+
+
+@njit(cache=True)
+def _end_row(x, gpu, k, row, start, begun, end):  # type: ignore[no-untyped-def]
+    """Book a row that ran from `start` to `end`, and look again at streams that waited for it."""
+    x.next_row[k] = row + 1
+    x.free_at[k] = end
+    x.state[k] = READY
+    x.blocked_on[k] = -1
+    if x.kind[row] != COMM:
+        x.busy[gpu, x.category[row]] += end - start
+    if x.record_ptr[gpu] >= 0:
+        at = x.record_ptr[gpu] + row - x.stream_ptr[x.program[gpu] * x.n_streams]
+        x.record_start[at], x.record_begin[at], x.record_end[at] = start, begun, end
+    signal = x.row_signal[row]
+    if signal >= 0:
+        x.signal_begin[x.signal_ptr[gpu] + signal] = begun
+        x.signal_end[x.signal_ptr[gpu] + signal] = end
+        for other in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
+            if x.state[other] == BLOCKED and x.blocked_on[other] == row:
+                x.state[other] = READY
+                _look(x, other)
+
+
+@njit(cache=True)
+def _end_stream(x, gpu, k):  # type: ignore[no-untyped-def]
+    x.state[k] = ENDED
+    x.live[gpu] -= 1
+    if x.live[gpu] > 0:
+        return
+    t = 0
+    for other in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
+        t = max(t, x.free_at[other])
+    x.round[gpu] += 1
+    x.bubble[gpu] += t - x.free_at[gpu * x.n_streams]
+    x.end[gpu] = t
+    if x.round[gpu] < x.iterations:
+        _begin_round(x, gpu, t)
+    else:
+        x.scalar[ENDS] += 1
+
+
+@njit(cache=True)
+def _occupy(x, gpu, sms, t):  # type: ignore[no-untyped-def]
+    """Communication takes (or, negative, frees) SMs at time t: kernels that share the GPU change their speed."""
+    for k in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
+        if x.state[k] == PARKED:
+            x.work[k] = max(0.0, x.work[k] - (t - x.touched[k]) * _speed(x, gpu))
+            x.touched[k] = t
+    x.occupied[gpu] += sms
+    for k in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
+        if x.state[k] == PARKED:
+            _reschedule(x, gpu, k)
+
+
+@njit(cache=True)
+def _speed(x, gpu):  # type: ignore[no-untyped-def]
+    return max(x.n_sms - x.occupied[gpu], 1) / x.n_sms
+
+
+@njit(cache=True)
+def _reschedule(x, gpu, k):  # type: ignore[no-untyped-def]
+    x.version[k] += 1
+    if x.scalar[SIZE] == x.heap_t.shape[0]:
+        n = 0
+        for i in range(x.scalar[SIZE]):
+            if x.version[x.heap_key[i]] == x.heap_version[i]:
+                x.heap_t[n], x.heap_key[n], x.heap_version[n] = x.heap_t[i], x.heap_key[i], x.heap_version[i]
+                n += 1
+        heap.heapify(x.heap_t, x.heap_key, x.heap_version, n)
+        x.scalar[SIZE] = n
+    t = x.touched[k] + np.int64(np.rint(x.work[k] / _speed(x, gpu)))
+    heap.push(x.heap_t, x.heap_key, x.heap_version, x.scalar, t, k, x.version[k])
+
+
+@njit(cache=True)
+def _next_end(x):  # type: ignore[no-untyped-def]
+    while x.scalar[SIZE] > 0 and x.version[x.heap_key[0]] != x.heap_version[0]:
+        heap.pop(x.heap_t, x.heap_key, x.heap_version, x.scalar)
+    return x.heap_t[0] if x.scalar[SIZE] > 0 else flow.NEVER
+
+
+@njit(cache=True)
+def _kernel_time(x, gpu, row):  # type: ignore[no-untyped-def]
+    """Duration on this GPU in this iteration: the program's, times the GPU's factor, times a seeded log-normal deviation."""
+    work = x.duration[row] * x.slow[gpu]
+    sigma = x.jitter[0]
+    if sigma > 0.0:
+        z = _normal(x.jitter_seed[0], gpu, row, x.round[gpu])
+        work *= np.exp(sigma * z - 0.5 * sigma * sigma)
+    return work
+
+
+@njit(cache=True)
+def _mix(h):  # type: ignore[no-untyped-def]
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
+
+
+@njit(cache=True)
+def _normal(seed, gpu, row, turn):  # type: ignore[no-untyped-def]
+    """A standard normal number that is a function of its arguments (splitmix64, Box-Muller)."""
+    h = _mix(seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(gpu + 1))
+    h = _mix(h + np.uint64(0x9E3779B97F4A7C15) * np.uint64(row + 1))
+    h = _mix(h + np.uint64(0x9E3779B97F4A7C15) * np.uint64(turn + 1))
+    u = (np.float64(h >> np.uint64(11)) + 0.5) / 9007199254740992.0
+    h = _mix(h + np.uint64(0x9E3779B97F4A7C15))
+    v = np.float64(h >> np.uint64(11)) / 9007199254740992.0
+    return np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * v)

@@ -1,0 +1,54 @@
+"""A binary heap of events in three parallel arrays: time, key (breaks ties), version (tells a stale entry from a live one).
+
+The number of entries is kept by the caller in `size[0]`. Order is (time, key), so the outcome does not depend on the order of pushes.
+"""
+
+from numba import njit
+
+
+@njit(cache=True)
+def push(times, keys, versions, size, t, key, version):  # type: ignore[no-untyped-def]
+    """Add an event; the arrays must have room for it."""
+    i = size[0]
+    size[0] = i + 1
+    while i > 0:
+        up = (i - 1) >> 1
+        if times[up] < t or (times[up] == t and keys[up] <= key):
+            break
+        times[i], keys[i], versions[i] = times[up], keys[up], versions[up]
+        i = up
+    times[i], keys[i], versions[i] = t, key, version
+
+
+@njit(cache=True)
+def pop(times, keys, versions, size):  # type: ignore[no-untyped-def]
+    """Remove the first event; read it at index 0 before."""
+    n = size[0] - 1
+    size[0] = n
+    if n == 0:
+        return
+    sift(times, keys, versions, n, 0, times[n], keys[n], versions[n])
+
+
+@njit(cache=True)
+def sift(times, keys, versions, n, i, t, key, version):  # type: ignore[no-untyped-def]
+    """Put an event at index i of a heap of n, or deeper where a child comes first."""
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        right = child + 1
+        if right < n and (times[right] < times[child] or (times[right] == times[child] and keys[right] < keys[child])):
+            child = right
+        if times[child] > t or (times[child] == t and keys[child] >= key):
+            break
+        times[i], keys[i], versions[i] = times[child], keys[child], versions[child]
+        i = child
+    times[i], keys[i], versions[i] = t, key, version
+
+
+@njit(cache=True)
+def heapify(times, keys, versions, n):  # type: ignore[no-untyped-def]
+    """Make a heap of the first n entries."""
+    for i in range(n // 2 - 1, -1, -1):
+        sift(times, keys, versions, n, i, times[i], keys[i], versions[i])

@@ -1,0 +1,123 @@
+"""A fresh state of the executor for a workload on a network."""
+
+import numpy as np
+
+from netsim.kernels.executor import Exec
+from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
+from netsim.simulate.calls import CallTable
+
+
+def state(
+    programs: Programs,
+    groups: Groups,
+    table: CallTable,
+    program: Array,
+    slow: Array,
+    recorded: Array,
+    n_sms: int,
+    iterations: int = 1,
+    jitter: float = 0.0,
+    seed: int = 0,
+    external: Array | None = None,
+) -> Exec:
+    """Return an `Exec` at time 0.
+
+    program int32[n] and slow float64[n] of each GPU; recorded bool[n]: GPUs whose rows are kept; external int8[X]: places that another engine moves.
+    """
+    n, streams = len(program), programs.n_streams
+    rows_of = np.diff(programs.stream_ptr[::streams])
+    row_stream = _stream_of_rows(programs)
+    signal, signals_of = _signals(programs, row_stream)
+    n_signals = signals_of[program]
+    sizes = np.where(recorded, rows_of[program], 0)
+    record_ptr = np.where(recorded, np.cumsum(sizes) - sizes, -1)
+    n_groups, n_records = len(groups.group_dim), int(sizes.sum())
+    queue = 4 * n * streams + 64
+
+    def zeros(size: int, dtype: type = np.int64) -> Array:
+        return np.zeros(size, dtype)
+
+    return Exec(
+        scalar=zeros(8),
+        n_streams=streams,
+        n_sms=n_sms,
+        iterations=iterations,
+        stream_ptr=programs.stream_ptr,
+        kind=programs.kind,
+        duration=programs.duration,
+        dim=programs.dim,
+        category=programs.category,
+        dep_ptr=programs.dep_ptr,
+        dep_idx=programs.dep_idx,
+        row_stream=row_stream,
+        row_signal=signal,
+        row_call=table.row_call,
+        group_of=groups.group_of,
+        member_ptr=groups.member_ptr,
+        member_idx=groups.member_idx,
+        group_call_ptr=table.group_call_ptr,
+        call_flow=table.call_flow,
+        call_sms=table.call_sms,
+        call_external=zeros(len(table.call_flow), np.int8) if external is None else external,
+        call_launch=table.call_launch,
+        footprint_group=table.footprint_group,
+        program=program.astype(np.int32),
+        slow=slow.astype(np.float64),
+        jitter=np.array([jitter]),
+        jitter_seed=np.array([seed], np.uint64),
+        next_row=zeros(n * streams),
+        free_at=zeros(n * streams),
+        state=zeros(n * streams, np.int8),
+        blocked_on=np.full(n * streams, -1, np.int64),
+        since=zeros(n * streams),
+        work=np.zeros(n * streams),
+        touched=zeros(n * streams),
+        version=zeros(n * streams, np.int32),
+        signal_ptr=(np.cumsum(n_signals) - n_signals).astype(np.int64),
+        signal_begin=zeros(int(n_signals.sum())),
+        signal_end=zeros(int(n_signals.sum())),
+        occupied=zeros(n, np.int32),
+        active=zeros(n, np.int32),
+        round=zeros(n, np.int32),
+        live=zeros(n, np.int32),
+        group_arrived=zeros(n_groups, np.int32),
+        group_since=zeros(n_groups),
+        group_begin=zeros(n_groups),
+        group_call=zeros(n_groups),
+        stack=zeros(2 * n * streams + 8, np.int32),
+        heap_t=zeros(queue),
+        heap_key=zeros(queue),
+        heap_version=zeros(queue, np.int32),
+        busy=np.zeros((n, len(CATEGORIES)), np.int64),
+        exposed=np.zeros((n, len(CATEGORIES)), np.int64),
+        bubble=zeros(n),
+        end=zeros(n),
+        record_ptr=record_ptr.astype(np.int64),
+        record_start=zeros(n_records),
+        record_begin=zeros(n_records),
+        record_end=zeros(n_records),
+        start_t=zeros(4 * n_groups + 64),
+        start_group=zeros(4 * n_groups + 64, np.int32),
+        start_call=zeros(4 * n_groups + 64),
+    )
+
+
+def _stream_of_rows(programs: Programs) -> Array:
+    sizes = np.diff(programs.stream_ptr)
+    return np.repeat(np.arange(len(sizes)) % programs.n_streams, sizes).astype(np.int8)
+
+
+def _signals(programs: Programs, row_stream: Array) -> tuple[Array, Array]:
+    """Number, program by program, the rows that a row of another stream depends on."""
+    row = np.repeat(np.arange(len(programs.kind)), np.diff(programs.dep_ptr))
+    awaited = np.unique(programs.dep_idx[row_stream[row] != row_stream[programs.dep_idx]])
+    signal = np.full(len(programs.kind), -1, np.int32)
+    owner = np.searchsorted(programs.stream_ptr[:: programs.n_streams], awaited, side="right") - 1
+    count = np.bincount(owner, minlength=programs.n_programs)
+    signal[awaited] = np.arange(len(awaited)) - np.repeat(np.cumsum(count) - count, count)
+    return signal, count
+
+
+def comm_rows(programs: Programs) -> int:
+    """Rows that communicate, over all programs."""
+    return int((programs.kind == COMM).sum())
