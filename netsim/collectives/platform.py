@@ -1,6 +1,7 @@
 """What a collective sees of the machine: the platform it runs on and the shape of its communicator."""
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ def layout(comm: Communicator, platform: Platform) -> Layout:
     local = np.array(comm.local, np.int32)
     by_place = np.lexsort((local, node))
     starts = np.searchsorted(node[by_place], np.arange(len(order) + 1))
-    members = tuple(by_place[a:b].astype(np.int32) for a, b in zip(starts[:-1], starts[1:], strict=True))
+    members = tuple(by_place[a:b].astype(np.int32) for a, b in pairwise(starts))
     index = np.empty(len(node), np.int32)
     index[by_place] = np.arange(len(node)) - starts[node[by_place]]
     near_of = [platform.nics_of(g) for g in range(platform.gpus_per_node)]

@@ -83,12 +83,10 @@ def rate(case_key: tuple[str, Communicator, Platform, Nccl], algorithm: str, pro
     if not available(case, algorithm, protocol):
         return 0.0
     bus = _bus_rate(case, algorithm, protocol)
-    ranks, nodes = case.place.ranks, case.place.nodes
+    ranks = case.place.ranks
     if algorithm in ("ring", "nvls", "nvls_tree") and not (algorithm != "ring" and case.op != "all_reduce"):
         return bus * ranks / steps(case.op, ranks)
-    if case.op == "all_reduce":
-        return bus * 0.5
-    return bus if nodes > 1 or algorithm not in ("nvls",) else bus
+    return bus * 0.5 if case.op == "all_reduce" else bus
 
 
 def available(case: Case, algorithm: str, protocol: str) -> bool:

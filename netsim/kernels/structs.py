@@ -88,6 +88,8 @@ class Plan(NamedTuple):
     The flow engine sees bundles: edges of one bundle move at one pace, that of the slowest; on edge e the bundle moves
     `edge_bytes[e]` while it progresses from 0 to 1. Identical channels may be merged: `edge_weight` such connections share the row, and
     `edge_bytes`, `edge_msg_bytes` are those of one of them.
+    On an idle network a lone call takes launch_ps + max over bundles (heaviest edge_bytes / pace) + fill_ps. An engine that plays messages one by one
+    adds `edge_delay_ps` to each and its own wire latency instead of fill_ps, of which they are the per-hop share.
     """
 
     algorithm: str  # 'ring', 'tree', 'nvls', 'nvls_tree', 'collnet_direct', 'collnet_chain', 'pat', 'p2p'
@@ -110,6 +112,7 @@ class Plan(NamedTuple):
     dep_idx: Array  # int32[D] edge
     dep_lag: Array  # int32[D] messages
     bundle_cap: Array  # float64[B] highest pace in bytes/s on the bundle's heaviest edge (what its thread blocks can move); inf where unbounded
+    edge_delay_ps: Array = np.zeros(0, np.int64)  # int64[E] software latency of each message (thread block, proxy) from being allowed to leaving; empty: 0
 
 
 # --- what the GPUs do --------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""One algorithm per file, found by name: `build(call) -> Plan`."""
