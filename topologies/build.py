@@ -5,18 +5,37 @@ import importlib.util
 import pkgutil
 from collections.abc import Callable
 
+import numpy as np
+
 import topologies
-from netsim.config.topology import Fabric
+from netsim.config.topology import TIER_NAMES, Fabric
 from netsim.errors import InputError, did_you_mean
-from netsim.kernels.structs import Topology
+from netsim.kernels.structs import SWITCH, Topology
 from topologies.faults import apply_permanent
+from topologies.names import vertex_name
 
 Builder = Callable[[Fabric], Topology]
 
 
 def build(fabric: Fabric) -> Topology:
     """Return the fabric as arrays. Raises `InputError` where hosts outnumber ports, with the arithmetic."""
-    return apply_permanent(builder(fabric.builder)(fabric), fabric)
+    topology = builder(fabric.builder)(fabric)
+    check_ports(topology, fabric)
+    return apply_permanent(topology, fabric)
+
+
+def check_ports(topology: Topology, fabric: Fabric) -> None:
+    """Raise `InputError` if a switch has more cables than ports."""
+    used = np.bincount(topology.link_src, minlength=topology.vertex_kind.size)
+    lines = []
+    for t, name in enumerate(TIER_NAMES, 1):
+        switches = np.flatnonzero((topology.vertex_kind == SWITCH) & (topology.vertex_tier == t))
+        radix = fabric.tier(t).radix or 0
+        if switches.size and used[switches].max() > radix:
+            worst = int(switches[np.argmax(used[switches])])
+            lines.append(f"topology.{name}.radix: expected at least the {used[worst]} ports that {vertex_name(topology, worst)} uses; got {radix}")
+    if lines:
+        raise InputError(lines)
 
 
 def builder(name: str) -> Builder:

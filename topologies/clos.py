@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from netsim.config.topology import Fabric
+from netsim.config.topology import TIER_NAMES, Fabric
 from netsim.errors import InputError
 from netsim.kernels.structs import Array, Topology
 from topologies.assemble import Network, assemble
 
-NAMES = {1: "leaf", 2: "spine", 3: "core"}
+NAMES = ("", *TIER_NAMES)
 
 
 class Leaves(NamedTuple):

@@ -66,7 +66,7 @@ def paths(topology: Topology, table: Routes, src_nic: Array, dst_nic: Array, qp:
 def _unreachable(topology: Topology, src: int, dst: int, count: int) -> str:
     nic_0 = topology.n_gpus + topology.n_nodes
     planes = topology.vertex_plane[nic_0 + src], topology.vertex_plane[nic_0 + dst]
-    why = "their rails are not joined" if planes[0] != planes[1] else "every way between them has failed"
+    why = "no cables join them (spines: shared, or three tiers, join rails)" if planes[0] != planes[1] else "every way between them has failed"
     more = f" (and {count - 1:,} more pairs)" if count > 1 else ""
     return f"topology: expected a way from {vertex_name(topology, nic_0 + src)} to {vertex_name(topology, nic_0 + dst)}{more}; got none: {why}"
 

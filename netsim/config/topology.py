@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from netsim.config.fields import Count, Positive, Rate, Size, Time
-from netsim.units import parse_rate
+from netsim.config.fields import Count, Positive, Rate, Size, Time, Unit, write_rate
+from netsim.units import format_time, parse_rate
 
-FaultRate = Annotated[float, BeforeValidator(lambda rate: 0.0 if rate == 0 else parse_rate(rate))]
-"""Bytes per second; written `100 Gbps`, or a bare 0 for a dead link."""
+TIER_NAMES = ("leaf", "spine", "core")
+LARGEST_NODE, LARGEST_CLUSTER = 1024, 2**22
+"""What the arrays are meant for: rails are int16, and four million GPUs are some gigabytes of routing tables."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Fabric:
 
     def tier(self, number: int) -> Tier:
         """Tier 1 (leaf), 2 (spine) or 3 (core) with everything filled in except its port counts."""
-        own = (self.leaf, self.spine, self.core)[number - 1]
+        own = getattr(self, TIER_NAMES[number - 1])
         return replace(
             own,
             rate=self.link.rate if own.rate is None else own.rate,
@@ -174,14 +175,24 @@ class Fabric:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Rules that span fields, each as (field, sentence)."""
-        for name in ("leaf", "spine", "core"):
-            tier, radix = getattr(self, name), getattr(self, name).radix or self.switch.radix
+        for field, rate in (("link.rate", self.link.rate), ("scale_up.rate", self.scale_up.rate), ("host.rate", self.host.rate)):
+            if rate <= 0:
+                yield field, "expected a rate above 0 (a dead link is a fault); got 0"
+        for name in TIER_NAMES:
+            tier = getattr(self, name)
+            radix = tier.radix or self.switch.radix
+            if tier.rate == 0:
+                yield f"{name}.rate", "expected a rate above 0 (a dead link is a fault); got 0"
             if (tier.down or 0) + (tier.up or 0) > radix:
                 yield f"{name}", f"expected down + up of at most the radix of {radix}; got {tier.down or 0} + {tier.up or 0}"
+        if max(self.gpus_per_node, self.nics) > LARGEST_NODE:
+            yield "gpus_per_node", f"expected at most {LARGEST_NODE:,} GPUs and NICs in a node; got {max(self.gpus_per_node, self.nics):,}"
+        if self.nodes * max(self.gpus_per_node, self.nics) > LARGEST_CLUSTER:
+            yield "nodes", f"expected at most {LARGEST_CLUSTER:,} GPUs and NICs in all; got {self.nodes:,} nodes"
         if self.edges and self.builder != "custom":
             yield "edges", f"expected edges only with builder 'custom'; got builder '{self.builder}'"
         if not self.edges and self.builder == "custom":
             yield "edges", "expected the cables of builder 'custom'; got none"
         for i, fault in enumerate(self.faults):
             if fault.until is not None and fault.until <= (fault.from_ or 0):
-                yield f"faults.{i}.until", f"expected a time after 'from' ({fault.from_ or 0} ps); got {fault.until} ps"
+                yield f"faults.{i}.until", f"expected a time after 'from' ({format_time(fault.from_ or 0)}); got {format_time(fault.until)}"
