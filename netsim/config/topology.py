@@ -9,6 +9,11 @@ from pydantic import BeforeValidator, Field
 from netsim.config.fields import Count, Positive, Rate, Size, Time, Unit, write_rate
 from netsim.units import format_time, parse_rate
 
+FaultRate = Annotated[
+    float, BeforeValidator(lambda rate: 0.0 if rate == 0 else parse_rate(rate)), Unit("a rate such as '100 Gbps', or 0", write_rate)
+]
+"""Bytes per second; written `100 Gbps`, or a bare 0 for a dead link."""
+
 TIER_NAMES = ("leaf", "spine", "core")
 LARGEST_NODE, LARGEST_CLUSTER = 1024, 2**22
 """What the arrays are meant for: rails are int16, and four million GPUs are some gigabytes of routing tables."""
