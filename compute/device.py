@@ -1,0 +1,113 @@
+"""A GPU ready for lookups: its card, its measured rows by family, and how far interpolation within each family can be trusted."""
+
+from math import log
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.config.compute import Compute, DeviceCard
+from netsim.errors import InputError
+
+from compute import tables
+from compute.families import DIMS, coordinates, family_of
+from compute.kernels import Kernel, ideal_s
+from compute.kriging import estimate
+
+TRAINING_LIBRARIES = {"ampere": "flash-attn 2", "hopper": "cudnn", "blackwell": "cudnn"}
+"""Attention that Transformer Engine picks by itself on each architecture; rows of others are brought to its level by a ratio."""
+FLOOR = 0.01
+"""Relative standard deviation of a repeated measurement."""
+
+
+class Device(NamedTuple):
+    """A GPU: figures, and N measured rows in F families.
+
+    x float64[N, DIMS] coordinates; y float64[N] log(time / ideal time); ptr int64[F + 1] rows of a family; slope float64[F] variance of y per unit
+    of distance; exact bool[N]: the row is of the very kernel, not of a stand-in library.
+    """
+
+    card: DeviceCard
+    family: dict[str, int]
+    ptr: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    slope: np.ndarray
+    exact: np.ndarray
+    fused: np.ndarray  # bool[F] times hold the quantisation of activations
+    scopes: tuple[str, ...]  # where ratios are looked for, nearest first
+    ratios: dict[tuple[str, str], tables.Ratio]
+
+
+def load_device(config: Compute) -> Device:
+    """Read the tables of the configured GPU; `InputError` where one is missing or malformed."""
+    return build(config.device, [tables.read(name) for name in config.device.tables])
+
+
+def build(card: DeviceCard, sheets: list[list[tables.Row]], ratios: dict[tuple[str, str], tables.Ratio] | None = None) -> Device:
+    """Sort rows into families (those of a later table replace the same family of an earlier one) and calibrate each by leave-one-out."""
+    ratios = tables.read_ratios() if ratios is None else ratios
+    scopes = (*(Path(name).stem for name in reversed(card.tables)), card.arch, "*")
+    rows: dict[str, list[tables.Row]] = {}
+    for sheet in sheets:
+        by_family: dict[str, list[tables.Row]] = {}
+        for row in sheet:
+            by_family.setdefault(family_of(row.kernel), []).append(row)
+        rows |= by_family
+    if wrong := [f"compute.device.tables: {card.name}: cannot place {row.kernel}" for sheet in rows.values() for row in sheet if not _sane(row.kernel)]:
+        raise InputError(wrong)
+    shift = _library_shift(card, scopes, ratios)
+    names = list(rows)
+    flat = [row for name in names for row in sorted(rows[name], key=lambda row: shift(row) != 0.0)]  # a hit finds the very kernel first
+    ptr = np.cumsum([0] + [len(rows[name]) for name in names])
+    x = np.array([coordinates(card, row.kernel) for row in flat], dtype=float).reshape(-1, DIMS)
+    y = np.array([log(row.time_us * 1e-6 / ideal_s(card, row.kernel)) + shift(row) for row in flat])
+    exact = np.array([shift(row) == 0.0 for row in flat], dtype=bool)
+    fused = np.array([any(row.fused == "quantise" for row in rows[name]) for name in names], dtype=bool)
+    slope = calibrate(ptr, x, y)
+    return Device(card, {n: i for i, n in enumerate(names)}, ptr, x, y, slope, exact, fused, scopes, ratios)
+
+
+def _sane(kernel: Kernel) -> bool:
+    if kernel.kind in ("gemm", "grouped_gemm"):
+        return min(kernel.m, kernel.n, kernel.k, kernel.groups) >= 1
+    if kernel.kind == "attention":
+        return min(kernel.batch, kernel.seq_q, kernel.seq_kv, kernel.heads, kernel.kv_heads, kernel.head_dim) >= 1
+    return kernel.nbytes >= 1
+
+
+def ratio_of(scopes: tuple[str, ...], ratios: dict[tuple[str, str], tables.Ratio], name: str) -> tables.Ratio | None:
+    """The named ratio of the nearest scope that has it."""
+    return next((ratios[name, scope] for scope in scopes if (name, scope) in ratios), None)
+
+
+def _library_shift(card: DeviceCard, scopes: tuple[str, ...], ratios: dict[tuple[str, str], tables.Ratio]):  # type: ignore[no-untyped-def]
+    """A function row -> what to add to its log time so that it speaks of the library that training uses."""
+    wanted = TRAINING_LIBRARIES.get(card.arch)
+
+    def shift(row: tables.Row) -> float:
+        if row.kernel.kind != "attention" or not row.library or row.library == wanted:
+            return 0.0
+        ratio = ratio_of(scopes, ratios, f"attention.{row.library}")
+        return log(ratio.value) if ratio else 0.0
+
+    return shift
+
+
+def leave_one_out(ptr: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predict every row from the others of its family; return log errors (prediction - measured) and unscaled variances."""
+    family = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+    mean, variance, _ = estimate(x, family, ptr, x, y, np.arange(len(y)))
+    return mean - y, variance
+
+
+def calibrate(ptr: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Variance of y per unit of unscaled kriging variance, family by family; at least what repeated measurements scatter."""
+    error, variance = leave_one_out(ptr, x, y)
+    slope = np.empty(len(ptr) - 1)
+    for f in range(len(slope)):
+        part = slice(ptr[f], ptr[f + 1])
+        few = ptr[f + 1] - ptr[f] < 4  # too few to judge: assume a spread of 20 percent per factor e
+        apart = variance[part] > 0  # not where two libraries were measured at the same shape
+        slope[f] = 0.04 if few or not apart.any() else max(float(np.mean(error[part][apart] ** 2 / variance[part][apart])), FLOOR**2)
+    return slope

@@ -1,0 +1,90 @@
+"""Kernels: what a GPU executes, the floating-point operations and bytes that it takes, and its shortest possible time.
+
+The ideal time of a kernel is max(operations / peak, bytes / bandwidth) + the duration of an empty kernel. Everything measured is kept and
+interpolated as log(time / ideal time), which is smooth where time itself spans five orders of magnitude.
+"""
+
+from typing import NamedTuple
+
+from netsim.config.compute import DeviceCard
+from netsim.units import PS_PER_S
+
+GEMM_KINDS = ("gemm", "grouped_gemm")
+DTYPE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_blockwise": 1.03, "mxfp8": 1.03, "nvfp4": 0.56, "fp32": 4.0}
+"""Bytes of an operand element, block scales included (1 fp32 per 128, 1 byte per 32, 1 byte per 16)."""
+WIDER = {"nvfp4": "mxfp8", "mxfp8": "fp8", "fp8_blockwise": "fp8", "fp8": "bf16", "fp16": "bf16"}
+"""The precision whose tensor-core rate stands in where a GPU lacks one."""
+
+
+class Kernel(NamedTuple):
+    """One GPU kernel (or fused group) as executed; hashable, so that equal kernels are looked up once.
+
+    kind: 'gemm', 'grouped_gemm', 'attention', or a memory-bound one: 'norm', 'swiglu', 'gelu', 'rope', 'residual', 'softmax', 'router',
+    'permute', 'unpermute', 'cross_entropy', 'embedding', 'adam', 'cast', 'memory'.
+    direction: 'fwd', 'dgrad', 'wgrad' for GEMMs; 'fwd', 'bwd' for the others.
+    m, n, k: of the GEMM call itself (already permuted for dgrad and wgrad), of each of `groups` groups.
+    batch, seq_q, seq_kv, heads, kv_heads, head_dim (queries and keys), head_dim_v (values; 0: the same), causal: of attention.
+    nbytes: bytes moved, for memory-bound kinds. accumulate: a wgrad that adds into an fp32 gradient.
+    """
+
+    kind: str
+    direction: str = "fwd"
+    dtype: str = "bf16"
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    groups: int = 1
+    batch: int = 0
+    seq_q: int = 0
+    seq_kv: int = 0
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    head_dim_v: int = 0
+    causal: bool = True
+    nbytes: int = 0
+    accumulate: bool = False
+
+
+def flops(kernel: Kernel) -> float:
+    """Floating-point operations that the kernel executes (attention backward recomputes scores: 2.5 times its forward)."""
+    if kernel.kind in GEMM_KINDS:
+        return 2.0 * kernel.m * kernel.n * kernel.k * kernel.groups
+    if kernel.kind != "attention":
+        return 0.0
+    forward = 2.0 * kernel.batch * kernel.heads * attended_pairs(kernel) * (kernel.head_dim + (kernel.head_dim_v or kernel.head_dim))
+    return forward * (1.0 if kernel.direction == "fwd" else 2.5)
+
+
+def attended_pairs(kernel: Kernel) -> float:
+    """Query-key pairs of one head; the causal mask aligns the ends of both sequences."""
+    q, kv = float(kernel.seq_q), float(kernel.seq_kv)
+    if not kernel.causal:
+        return q * kv
+    return q * kv - q * (q - 1) / 2 if q <= kv else kv * (kv + 1) / 2
+
+
+def moved_bytes(kernel: Kernel) -> float:
+    """Bytes that must cross the memory bus once."""
+    if kernel.kind in GEMM_KINDS:
+        size = DTYPE_BYTES[kernel.dtype]
+        output = 8.0 if kernel.accumulate else 4.0 if kernel.direction == "wgrad" else 2.0
+        return kernel.groups * (size * kernel.k * (kernel.m + kernel.n) + output * kernel.m * kernel.n)
+    if kernel.kind == "attention":
+        head_dim_v = kernel.head_dim_v or kernel.head_dim
+        queries = kernel.seq_q * kernel.heads * (kernel.head_dim + head_dim_v)
+        keys = kernel.seq_kv * kernel.kv_heads * (kernel.head_dim + head_dim_v)
+        return DTYPE_BYTES["bf16"] * kernel.batch * (queries + keys) * (1.0 if kernel.direction == "fwd" else 2.0)
+    return float(kernel.nbytes)
+
+
+def peak_of(card: DeviceCard, dtype: str) -> float:
+    """Dense peak of a precision in FLOP/s; one that the GPU lacks runs at the next wider one it has."""
+    while dtype not in card.peak and dtype in WIDER:
+        dtype = WIDER[dtype]
+    return card.peak.get(dtype, card.peak["bf16"])
+
+
+def ideal_s(card: DeviceCard, kernel: Kernel) -> float:
+    """Shortest possible time in seconds: roofline at peak rates, plus the empty kernel."""
+    return max(flops(kernel) / peak_of(card, kernel.dtype), moved_bytes(kernel) / card.hbm) + card.launch / PS_PER_S

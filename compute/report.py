@@ -1,0 +1,56 @@
+"""Miss report: how much of the compute time rests on measurements, and what the uncertainties make of the sum.
+
+Errors of single shapes are independent and partly cancel; what a whole table shares (clocks, software, campaign: `systematic` of the device card) does
+not. The interval holds nine cases in ten: total +- 1.645 * sqrt(sum of single variances + (systematic * total)^2).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from compute.device import Device
+from compute.kernels import Kernel
+from compute.lookup import EXACT, INTERPOLATED, ROOFLINE, times
+
+NINE_IN_TEN = 1.645
+
+
+class Missed(NamedTuple):
+    """One shape that no row of the table holds."""
+
+    kernel: Kernel
+    source: int
+    t_ps: int
+    count: int
+    share: float
+    sigma: float
+
+
+class MissReport(NamedTuple):
+    """Shares of compute time by origin, the heaviest unmeasured shapes, and the interval of the total.
+
+    The interval is of the sum of kernel times; scale an iteration's compute part by low / total and high / total.
+    """
+
+    total_ps: int
+    low_ps: int
+    high_ps: int
+    exact: float
+    interpolated: float
+    roofline: float
+    missed: tuple[Missed, ...]
+
+
+def report(device: Device, kernels: Sequence[Kernel], counts: Sequence[int], worst: int = 10) -> MissReport:
+    """Weigh kernels by how often each runs; `missed` holds the `worst` shapes on which most unmeasured time rests."""
+    answer = times(device, kernels)
+    weight = np.asarray(counts, dtype=float) * answer.t_ps
+    total = float(weight.sum())
+    by_source = [float(weight[answer.source == s].sum()) / total if total else 0.0 for s in (EXACT, INTERPOLATED, ROOFLINE)]
+    deviation = NINE_IN_TEN * float(np.sqrt(((weight * answer.sigma) ** 2).sum() + (device.card.systematic * total) ** 2))
+    order = [i for i in np.argsort(-weight, kind="stable") if answer.source[i] != EXACT and weight[i] > 0][:worst]
+    missed = tuple(
+        Missed(kernels[i], int(answer.source[i]), int(answer.t_ps[i]), int(counts[i]), weight[i] / total, float(answer.sigma[i])) for i in order
+    )
+    return MissReport(round(total), round(max(total - deviation, 0.0)), round(total + deviation), *by_source, missed)
