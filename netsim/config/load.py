@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netsim.config import shape
+from netsim.config.places import remember
 from netsim.config.source import Document, FieldPath, Place, read
 from netsim.config.use import LIBRARIES, expand, find, override
 from netsim.config.validate import validate
@@ -22,7 +23,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> "Run":
     doc = read(path)
     if "use" not in doc.data:
         doc.data.setdefault("name", Path(path).stem)
-    return _finish(doc, Run, (), tuple(overrides))
+    return remember(_finish(doc, Run, (), tuple(overrides)), doc)
 
 
 def load_section(path: str | Path, cls: type[T], overrides: Iterable[str] = ()) -> T:

@@ -30,8 +30,17 @@ def resolved(run: Any) -> dict[str, Any]:
 
 def config_hash(run: Any) -> str:
     """Return 16 hexadecimal digits that tell two configurations apart; the order of keys does not matter."""
-    text = json.dumps(resolved(run), sort_keys=True, default=str)
+    text = json.dumps(_canonical(resolved(run)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _canonical(data: Any) -> Any:
+    """Equal data in equal form: text keys, and 1 for 1.0."""
+    if isinstance(data, dict):
+        return {str(key): _canonical(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_canonical(value) for value in data]
+    return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
 def dump(run: Any) -> str:

@@ -2,14 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from netsim.config.compute import Compute
 from netsim.config.fields import Index
 from netsim.config.nccl import Nccl
+from netsim.config.network import Network
 from netsim.config.simulate import Simulate
 from netsim.config.slurm import Slurm
 from netsim.config.telemetry import Telemetry
 from netsim.config.topology import Fabric
+from netsim.config.traffic import Traffic
 from netsim.config.workload import Training
 
 
@@ -18,24 +23,50 @@ class Run:
     """Everything that a result depends on.
 
     name: of the run and of its folder; the file's name where it is left out.
+    topology: the cluster: nodes, NICs, switches, cables.
+    workload: a training iteration (kind: training) or plain flows (kind: traffic).
+    compute: the GPU; only plain flows do without.
     seed: of every random number.
+    network: the engine that carries the traffic. nccl: how collectives become traffic.
+    simulate: how the simulation is carried out. telemetry: what is recorded. slurm: what a batch job asks for.
     """
 
     name: str
     topology: Fabric
-    workload: Training
-    compute: Compute
+    workload: Annotated[Training | Traffic, Field(discriminator="kind")]
+    compute: Compute | None = None
     seed: Index = 0
+    network: Network = field(default_factory=Network)
     nccl: Nccl = field(default_factory=Nccl)
     simulate: Simulate = field(default_factory=Simulate)
     telemetry: Telemetry = field(default_factory=Telemetry)
     slurm: Slurm = field(default_factory=Slurm)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, sentence) for every rule between sections."""
+        """Yield (field, sentence) for every rule between sections that needs no arrays; the packages below check the rest as they build."""
         if not self.name or "/" in self.name or self.name.startswith("."):
             yield "name", f"expected a name that can be a folder's; got {self.name!r}"
+        if isinstance(self.workload, Traffic):
+            yield from _hosts(self.workload, self.topology.nodes * self.topology.nics)
+        elif self.compute is None:
+            yield "compute", "expected a section with device for workload.kind: training; got nothing"
+        gpus = self.topology.nodes * self.topology.gpus_per_node
         for i, slow in enumerate(self.simulate.slow_gpus):
-            gpus = self.topology.nodes * self.topology.gpus_per_node
             if slow.gpu >= gpus:
                 yield f"simulate.slow_gpus.{i}.gpu", f"expected a GPU of the fabric (0 to {gpus - 1}); got {slow.gpu}"
+        for i, rank in enumerate(self.telemetry.operations if isinstance(self.telemetry.operations, tuple) else ()):
+            if rank >= gpus:
+                yield f"telemetry.operations.{i}", f"expected a GPU of the fabric (0 to {gpus - 1}); got {rank}"
+
+
+def _hosts(traffic: Traffic, nics: int) -> Iterator[tuple[str, str]]:
+    """Rules of plain flows against the NICs that there are."""
+    hosts = nics if traffic.hosts is None else traffic.hosts
+    if hosts > nics:
+        yield "workload.hosts", f"expected at most the {nics} NICs of the fabric; got {hosts}"
+    if traffic.pattern == "incast" and traffic.fan_in >= hosts:
+        yield "workload.fan_in", f"expected fewer senders than the {hosts} hosts; got {traffic.fan_in}"
+    for i, row in enumerate(traffic.flows):
+        for end in ("src", "dst"):
+            if getattr(row, end) >= nics:
+                yield f"workload.flows.{i}.{end}", f"expected a NIC of the fabric (0 to {nics - 1}); got {getattr(row, end)}"

@@ -108,10 +108,12 @@ def parse(text: str, name: str, path: FieldPath = (), from_set: bool = False) ->
     doc = Document({}, {path: Place(name, 0 if from_set else 1, 1)})
     try:
         node = yaml.compose(text, Loader=_Loader)
+    except yaml.composer.ComposerError:
+        raise InputError(f"{name}: expected one document; got several (separated by ---) or an unknown alias") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         spot = f":{mark.line + 1}:{mark.column + 1}" if mark and not from_set else ""
-        raise InputError(f"{name}{spot}: expected YAML; got a mistake: {error.problem or error.context}") from None
+        raise InputError(f"{name}{spot}: expected YAML; got a mistake: {error.problem}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{name}: expected YAML; got a mistake: {str(error).splitlines()[0]}") from None
     doc.data = _unfold(node, path, doc.places[path], doc) if node is not None else None

@@ -46,7 +46,8 @@ def find(name: str, section: FieldPath, beside: Path) -> Path | str:
     if (folder / f"{name}.yaml").is_file():
         return folder / f"{name}.yaml"
     known = ready_names(section)
-    return f"expected one of {', '.join(known) or 'the ready files (there are none)'}, or a path; got {name!r}{did_you_mean(name, known)}"
+    hint = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
+    return f"expected the name of a file in {'/'.join(LIBRARIES[section]).removesuffix('/.')}, or a path; got {name!r}{hint}"
 
 
 def _short(file: Path) -> str:

@@ -6,6 +6,7 @@ line per field: what the field takes, and what stands there.
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -23,7 +24,6 @@ def validate(doc: Document, cls: type[T], root: FieldPath, silent: set[FieldPath
     `root` is the path of the document in the whole configuration. Below the paths in `silent` something is known to be missing already,
     so only what is surely wrong is said.
     """
-    forbid_unknown(cls)
     mistakes: dict[FieldPath, str] = {}
     result = _checked(cls, doc, root, mistakes)
     ruled = [(root, result)] if result is not None else _valid_parts(doc, cls, root, mistakes)
@@ -75,11 +75,18 @@ def _checked(tp: Any, doc: Document, path: FieldPath, mistakes: dict[FieldPath, 
     """Validate the value at `path` as `tp`; None, and the mistakes noted, where it is wrong."""
     data = shape.value_at(doc.data, path[len(path if root is None else root) :])
     try:
-        return TypeAdapter(tp).validate_python(data)
+        return (_adapter(tp) if isinstance(tp, type) else TypeAdapter(tp)).validate_python(data)
     except ValidationError as error:
         for inner, sentence in _sentences(error, tp, data):
             mistakes.setdefault(path + inner, sentence)
         return None
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    """Building an adapter takes longer than using it; studies load many runs."""
+    forbid_unknown(cls)
+    return TypeAdapter(cls)
 
 
 def _valid_parts(doc: Document, cls: type, root: FieldPath, mistakes: dict[FieldPath, str]) -> list[tuple[FieldPath, Any]]:

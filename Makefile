@@ -1,0 +1,37 @@
+# Two commands on a fresh machine: `make run` and `make test`. Each sets up a virtual environment in .venv first, once.
+
+PYTHON ?= python3
+RANKS ?= 32
+FILE ?= runs/h100_1024.yaml
+VENV := .venv
+READY := $(VENV)/.ready
+EXTRAS := mpi,plots,trace,study,dev
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test setup lint clean
+
+run: $(READY)
+	mpirun -n $(RANKS) python -m netsim run $(FILE)
+
+test: $(READY) lint
+	python -m pytest
+
+lint: $(READY)
+	ruff check .
+	mypy
+	lint-imports
+
+setup: $(READY)
+
+# Debian ships python3 without venv: where making one fails, python3-venv is installed. Set-up repeats when the dependencies change.
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV) || { \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv && $(PYTHON) -m venv --clear $(VENV); }
+	$(VENV)/bin/pip install --quiet --editable '.[$(EXTRAS)]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) results build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

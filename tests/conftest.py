@@ -1,0 +1,77 @@
+"""Shared by all tests: `--bless` rewrites golden results, one thread per process, and the run of `netsim` as a user starts it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netsim import parallel
+
+parallel.quiet_threads()
+ROOT = Path(__file__).resolve().parent.parent
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bless", action="store_true", help="rewrite golden results with what the code gives now")
+
+
+@pytest.fixture
+def bless(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--bless"))
+
+
+def mpirun() -> Path | None:
+    """The launcher of the MPI library in this environment."""
+    import shutil
+
+    beside = Path(sys.executable).with_name("mpirun")
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    return Path(found) if found else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `mpi` need a launcher; the mpi extra brings one."""
+    if mpirun() is None:
+        for item in items:
+            if item.get_closest_marker("mpi"):
+                item.add_marker(pytest.mark.skip(reason="no mpirun: pip install 'netsim-llm[mpi]'"))
+
+
+def _environment(extra: dict[str, str]) -> dict[str, str]:
+    """This process's environment without a launcher's variables, and with the project importable from any folder."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_COMM_", "SLURM_", "MPI_LOCAL"))}
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    return clean | root | {"PYTHONPATH": str(ROOT)} | extra
+
+
+def start(ranks: int, words: list[str], cwd: Path, extra: dict[str, str]) -> "subprocess.Popen[str]":
+    """Start `python WORDS` on one or more ranks."""
+    launcher = [str(mpirun()), "-n", str(ranks)] if ranks > 1 else []
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen([*launcher, sys.executable, *words], cwd=cwd, text=True, env=_environment(extra), **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Cli:
+    """Run `python WORDS` in a fresh folder, on `ranks` ranks; returns what it printed and its exit code."""
+
+    def run(*words: str | Path, ranks: int = 1, timeout: float = 60, **extra: str) -> subprocess.CompletedProcess[str]:
+        process = start(ranks, [str(w) for w in words], tmp_path, extra)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture
+def netsim(python: Cli) -> Cli:
+    """Run `python -m netsim WORDS` in a fresh folder."""
+    return lambda *words, **options: python("-m", "netsim", *words, **options)
