@@ -24,6 +24,7 @@ class Call(NamedTuple):
     geometry: Geometry
     figures: Figures
     ranks: int  # of the communicator that carries the call
+    shape_nodes: int  # nodes of that communicator
     root: int = 0
 
     @property

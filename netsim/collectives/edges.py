@@ -57,6 +57,13 @@ class Edges:
         """All columns, concatenated."""
         return {name: np.concatenate(parts) if parts else np.zeros(0, np.int64) for name, parts in self.columns.items()}
 
+    def pack_bundles(self) -> None:
+        """Number the bundles that have edges 0, 1, ..."""
+        if self.count:
+            bundle = np.concatenate(self.columns["bundle"])
+            number = np.cumsum(np.bincount(bundle) > 0) - 1
+            self.columns["bundle"] = [number[bundle]]
+
     def close(self, algorithm: str, protocol: str, channels: int, launch_ps: int, fill_ps: int, cap: np.ndarray, delay_ps: np.ndarray) -> Plan:
         """Build the plan; `cap` bytes/s per bundle, `delay_ps` per edge."""
         t = self.table()

@@ -1,0 +1,101 @@
+"""NVLSTree: reduction in the scale-up switch of every node, the double binary tree between nodes, multicast in the switch.
+
+Head h of every node joins a tree with the heads h of the other nodes over its own NIC, on even channels the first tree, on odd ones the second. Per
+chunk: the switch reduces it into the head, the head adds what its children sent and sends it up; down it comes the same way and is stored to all GPUs.
+"""
+
+import math
+
+import numpy as np
+
+from netsim.collectives.algorithms.nvls import switch_edges
+from netsim.collectives.algorithms.ring import pairs, queue_pairs
+from netsim.collectives.call import Call
+from netsim.collectives.channels import split
+from netsim.collectives.double_tree import tree
+from netsim.collectives.edges import Edges, Stream, stream
+from netsim.collectives.geometry import SLOTS
+from netsim.collectives.timing import close
+from netsim.kernels.structs import Plan
+
+SHRINK = ((262144, 32), (131072, 16), (65536, 4), (32768, 1))
+"""A chunk of so many bytes halves while the channel has less than so many loops of it."""
+
+
+def largest_chunk(call: Call) -> int:
+    """Bytes that NCCL allows a chunk between nodes."""
+    given = call.nccl.NCCL_NVLSTREE_MAX_CHUNKSIZE
+    if given is not None:
+        return given
+    nic = call.platform.nic_gbs
+    if call.platform.arch == "blackwell" and nic >= 48:
+        return 262144 if nic >= 96 and call.nodes > 2 else 131072
+    return 65536 if call.nodes >= 4 else 131072
+
+
+def chunk_size(call: Call, share: int, heads: int) -> int:
+    """Bytes that a head handles in one loop, for a channel of `share` bytes."""
+    chunk = min(call.nccl.NCCL_NVLS_CHUNKSIZE, largest_chunk(call))
+    for size, loops in SHRINK:
+        if chunk == size and share < loops * heads * chunk:
+            chunk //= 2
+    return chunk
+
+
+def build(call: Call) -> Plan:
+    """Build the plan of an all-reduce on NVLSTree."""
+    place = call.place
+    heads = place.width
+    shares = split(call.nbytes, 2, call.channels)
+    share = -(-call.nbytes // len(shares))
+    chunk = chunk_size(call, shares[0], heads)
+    loops = max(1, math.ceil(share / (heads * chunk)))
+    edges = Edges()
+    for which in range(min(2, len(shares))):
+        _one_tree(call, edges, np.arange(which, len(shares), 2), share, loops, which)
+    figures = call.figures
+    latency = figures.nvls_us + 2 * math.floor(math.log2(place.nodes)) * figures.nvls_net_hop_us
+    barriers = loops * (figures.nvls_loop_us + figures.nvlink_hop_us[2])
+    return close(call._replace(channels=len(shares)), edges, latency, math.inf, overhead_us=barriers)
+
+
+def _one_tree(call: Call, edges: Edges, channels: np.ndarray, share: int, loops: int, which: int) -> None:
+    place = call.place
+    heads = place.width
+    member = np.stack([m[:heads] for m in place.members])  # [nodes, heads]
+    switched = [switch_edges(call, edges, m, share, loops, heads, len(channels), which) for m in place.members]
+    into = np.stack([np.roll(read, 1)[:heads] for read, _ in switched])  # rows that bring a head its reduced chunk
+    out = np.stack([store[:heads] for _, store in switched])
+    over = tree(place.nodes, which)
+    child = np.flatnonzero(over >= 0)
+    qps, part = queue_pairs(call, channels, stream(-(-share // heads), loops, SLOTS))
+    up = _net_edges(call, edges, member[child], member[over[child]], part, qps, which)
+    down = _net_edges(call, edges, member[over[child]], member[child], part, qps, which)
+    q = np.full(heads, len(qps))
+    one = np.ones(heads, np.int64)
+    row = {int(n): k for k, n in enumerate(child)}
+    for node in range(place.nodes):
+        below = [row[int(n)] for n in np.flatnonzero(over == node)]
+        above = up[row[node]] if node in row else None
+        if above is not None:
+            edges.depend(*pairs(above, q, into[node], one), 0)
+            edges.depend(*pairs(out[node], one, down[row[node]], q), 0)
+        else:
+            edges.depend(out[node], into[node], 0)
+        for k in below:
+            if above is not None:
+                edges.depend(*pairs(above, q, up[k], q), 0)
+                edges.depend(*pairs(down[k], q, down[row[node]], q), 0)
+                continue
+            edges.depend(*pairs(out[node], one, up[k], q), 0)
+            edges.depend(*pairs(down[k], q, into[node], one), 0)
+            for other in below:
+                edges.depend(*pairs(down[k], q, up[other], q), 0)
+
+
+def _net_edges(call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, part: Stream, qps: np.ndarray, bundle: int) -> np.ndarray:
+    """Add edges between heads of nodes; return the first row of each, [edges, heads]."""
+    near, q = call.place.near, len(qps)
+    src, dst = np.repeat(src.ravel(), q), np.repeat(dst.ravel(), q)
+    ids = edges.add(src, dst, part, bundle, 1, near[src], near[dst], np.tile(qps, len(src) // q))
+    return ids[::q].reshape(-1, call.place.width)
