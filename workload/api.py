@@ -1,0 +1,139 @@
+"""The seam to the co-simulation: build a training iteration, count it, list its kernels.
+
+    work = build(run.workload, n_gpus=1024, gpus_per_node=8, device=device)
+    work.programs, work.groups          # what every GPU does
+    tally(work, stage=0)                # operations and bytes per kind of communication
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from compute.api import Device, Kernel, peak_flops, times
+from netsim.config.workload import Training
+from netsim.errors import InputError
+from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
+from workload.check import problems
+from workload.flops import flops_per_step
+from workload.layout import dimensions, groups_of, layout_of, stage_of
+from workload.memory import Memory, memory_of
+from workload.programs import assemble, play_all
+from workload.shape import Shape
+from workload.stages import Chunk
+from workload.tape import STREAMS, Tables
+
+
+class Calls(NamedTuple):
+    """Table of communication calls, named by `call` of COMM rows.
+
+    op: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv (first member to second), ring_shift (each member to the next).
+    nbytes: buffer of all_reduce and broadcast, gathered output, scattered input, all_to_all send buffer of one rank with its own share,
+    message of sendrecv and ring_shift. comm_ranks: size of the communicator (that of the pipeline for sendrecv).
+    """
+
+    op: list[str]
+    nbytes: Array  # int64[C]
+    name: list[str]
+    comm_ranks: Array  # int32[C]
+
+
+class Segments(NamedTuple):
+    """Table of compute segments, named by `call` of COMPUTE rows: the kernels of each in order, as numbers into `kernels`."""
+
+    ptr: Array  # int64[segments + 1]
+    idx: Array  # int32[...]
+    kernels: list[Kernel]
+    kernel_ps: Array  # int64[kernels]
+    duration_ps: Array  # int64[segments]
+
+
+class Workload(NamedTuple):
+    """One training iteration on all GPUs."""
+
+    programs: Programs
+    groups: Groups
+    gpu_program: Array  # int32[n_gpus]
+    dims: tuple[str, ...]
+    streams: tuple[str, ...]
+    calls: Calls
+    segments: Segments
+    memory: list[Memory]  # per program
+    flops_per_step: float
+    tokens_per_step: int
+    peak_dtype: str
+    peak_flops: float
+    chunks: list[list[Chunk]]  # per stage
+    slowdown: Array  # float64[n_gpus] factor on compute time of every GPU
+    shape: Shape
+
+
+def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, seed: int = 0) -> Workload:
+    """Return what every GPU does in one iteration; `InputError` with one line per rule that the layout breaks."""
+    lines = [f"workload.{path}: {sentence}" for path, sentence in problems(training, n_gpus, gpus_per_node)]
+    if lines:
+        raise InputError(lines)
+    s = Shape(training, layout_of(training, n_gpus, gpus_per_node))
+    tables = Tables()
+    stages, programs = play_all(s, tables)
+    segments = _segments(tables, device)
+    dims = tuple(tables.dims)
+    groups = groups_of(s.lay, dimensions(s.lay, training.parallel.hierarchical_sizes), dims)
+    return Workload(
+        assemble(programs, segments.duration_ps), groups, stage_of(s.lay), dims, STREAMS, _calls(tables), segments,
+        [memory_of(s, stage, program) for stage, program in zip(stages, programs, strict=True)],
+        flops_per_step(training), training.global_batch * training.sequence, training.precision.gemm,
+        peak_flops(device, training.precision.gemm), [stage.held for stage in stages], slowdown(training, n_gpus, seed), s,
+    )
+
+
+def kernels(training: Training, n_gpus: int, gpus_per_node: int = 8) -> list[Kernel]:
+    """Return the distinct kernels that a run needs."""
+    tables = Tables()
+    play_all(Shape(training, layout_of(training, n_gpus, gpus_per_node)), tables)
+    return list(tables.kernels)
+
+
+def _segments(tables: Tables, device: Device) -> Segments:
+    ptr = np.zeros(len(tables.segments) + 1, dtype=np.int64)
+    ptr[1:] = np.cumsum([len(k) for k in tables.segments])
+    idx = np.fromiter((k for segment in tables.segments for k in segment), dtype=np.int32)
+    listed = list(tables.kernels)
+    kernel_ps = times(device, listed).t_ps if listed else np.empty(0, dtype=np.int64)
+    total = np.concatenate([[0], np.cumsum(kernel_ps[idx])]).astype(np.int64)
+    return Segments(ptr, idx, listed, kernel_ps, total[ptr[1:]] - total[ptr[:-1]])
+
+
+def _calls(tables: Tables) -> Calls:
+    op, nbytes, name, ranks = zip(*tables.calls, strict=True) if tables.calls else ((), (), (), ())
+    return Calls(list(op), np.array(nbytes, dtype=np.int64), list(name), np.array(ranks, dtype=np.int32))
+
+
+def slowdown(training: Training, n_gpus: int, seed: int) -> Array:
+    """Return float64[n_gpus]: lognormal factors by GPU (never below the fastest possible), and those given by name."""
+    strag = training.stragglers
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    out = np.exp(np.abs(strag.sigma * rng.standard_normal(n_gpus))) if strag.sigma else np.ones(n_gpus)
+    for gpu, factor in strag.slow.items():
+        out[gpu] = factor
+    return out
+
+
+class Count(NamedTuple):
+    """Operations and payload bytes of one kind of communication."""
+
+    ops: int
+    nbytes: int
+
+
+def tally(work: Workload, stage: int) -> dict[tuple[str, str], Count]:
+    """Return operations and payload bytes of one stage's program by (category, call name)."""
+    p = work.programs
+    rows = slice(p.stream_ptr[stage * p.n_streams], p.stream_ptr[(stage + 1) * p.n_streams])
+    comm = p.kind[rows] == COMM
+    keys, counts = np.unique(np.stack([p.category[rows][comm], p.call[rows][comm]]), axis=1, return_counts=True)
+    out: dict[tuple[str, str], Count] = {}
+    for category, call, count in zip(*keys, counts, strict=True):
+        key = CATEGORIES[category], work.calls.name[call]
+        before = out.get(key, Count(0, 0))
+        out[key] = Count(before.ops + int(count), before.nbytes + int(count) * int(work.calls.nbytes[call]))
+    return out

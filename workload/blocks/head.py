@@ -1,0 +1,71 @@
+"""Final norm, output layer and vocabulary-parallel cross entropy on the last chunk. Source: Megatron-Core `tensor_parallel/cross_entropy.py`.
+
+Bytes per logit of the loss: unfused 38 forward and 14 backward (cast, max, subtract, exp, sum, divide as separate kernels), TransformerEngine's
+fused kernel 4 and 4, Megatron's fused one 26 and 14 (its pointwise chains merged). The loss needs three small all-reduces (maximum,
+target logit, sum of exponentials), fused two, the second of double size.
+"""
+
+from workload.linear import column_backward
+from workload.ops import ELEMENT, gemm, moved, norm
+from workload.params import Param, of_norm
+from workload.shape import Shape
+from workload.tape import Tape
+
+LOGIT_BYTES = {"unfused": (38, 14), "fused": (26, 14), "te": (4, 4)}
+
+
+def params(s: Shape, own: bool) -> list[Param]:
+    """Parameters in order of registration; `own`: the output layer has a matrix of its own or its stage holds a copy of the embedding."""
+    tied = s.model.tied and s.lay.pp > 1
+    return of_norm(s, "final_norm", s.model.hidden) + ([Param("head", s.vocab // s.lay.tp * s.model.hidden, tied=tied)] if own else [])
+
+
+def _logits(s: Shape) -> int:
+    return s.tokens * s.vocab // s.lay.tp
+
+
+def saved(s: Shape) -> tuple[int, int]:
+    """Bytes kept: final norm input and output, and logits (16 bits with TransformerEngine's loss, else 32)."""
+    return 2 * s.shard_bytes + 4 * s.shard, _logits(s) * (2 if s.training.kernels.cross_entropy == "te" else 4)
+
+
+def forward(tape: Tape, s: Shape) -> None:
+    """Record the forward pass with the loss."""
+    normed, logits = saved(s)
+    if s.training.kernels.broadcast_inputs:
+        for name, size in (("labels", 8), ("loss_mask", 4)):
+            tape.comm("tp", "broadcast", size * s.tokens, f"tp.broadcast.{name}")
+    tape.compute(norm(s, s.model.hidden, s.shard), keep=normed, label="final norm")
+    tape.mark("final_norm")
+    project(tape, s, logits)
+
+
+def project(tape: Tape, s: Shape, logits: int) -> None:
+    """Output layer and loss."""
+    how = s.training.kernels.cross_entropy
+    if s.sp:
+        tape.comm("tp", "all_gather", s.full_bytes, "tp.all_gather.head")
+    tape.compute(gemm(s.tokens, s.vocab // s.lay.tp, s.model.hidden, "bf16"), keep=logits, temp=s.full_bytes if s.sp else 0, label="head")
+    tape.mark("head")
+    sums = [("maximum", 4), ("target_and_sum", 8)] if how == "fused" else [("maximum", 4), ("target", 4), ("sum", 4)]
+    part = LOGIT_BYTES[how][0] * _logits(s) // len(sums)
+    for name, size in sums:
+        tape.compute(moved("cross_entropy", part), temp=logits if how == "unfused" else 0, label="loss")
+        tape.comm("tp", "all_reduce", size * s.tokens, f"tp.all_reduce.loss_{name}")
+    tape.compute(moved("other", 16 * s.tokens), label="loss")
+
+
+def backward(tape: Tape, s: Shape) -> None:
+    """Record the backward pass from the loss."""
+    normed, logits = saved(s)
+    project_backward(tape, s, logits)
+    tape.compute(norm(s, s.model.hidden, s.shard, "bwd"), free=normed, temp=s.shard_bytes, label="final norm")
+    tape.mark("final_norm")
+
+
+def project_backward(tape: Tape, s: Shape, logits: int) -> None:
+    """Backward of loss and output layer."""
+    how = s.training.kernels.cross_entropy
+    gradient = 0 if how == "te" else ELEMENT * _logits(s)
+    tape.compute(moved("cross_entropy", LOGIT_BYTES[how][1] * _logits(s), "bwd"), temp=gradient + (logits if how == "unfused" else 0), label="loss")
+    column_backward(tape, s, "head", s.vocab // s.lay.tp, s.model.hidden, "bf16", free=logits, temp=gradient + s.full_bytes)

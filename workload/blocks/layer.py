@@ -1,0 +1,40 @@
+"""A transformer layer: an attention half and an MLP half, and operations of one's own; multi-token-prediction modules around it."""
+
+from importlib import import_module
+from types import ModuleType
+
+from workload.found import found
+from workload.params import Param
+from workload.shape import Shape
+from workload.stages import Chunk
+from workload.tape import Tape
+
+
+def halves(s: Shape, layer: int) -> list[ModuleType]:
+    """Return the modules of a layer in order; each has `params`, `forward` and `backward`."""
+    first = "mla" if s.model.attention == "mla" else "attention"
+    second = "moe" if s.model.is_moe(layer) else "mlp"
+    return [import_module(f"workload.blocks.{first}"), import_module(f"workload.blocks.{second}"), *(found("blocks", b) for b in s.model.blocks)]
+
+
+def params(s: Shape, layer: int) -> list[Param]:
+    """Parameters in order of registration."""
+    return [p for half in halves(s, layer) for p in half.params(s)]
+
+
+def forward(tape: Tape, s: Shape, layer: int) -> None:
+    """Record the forward pass of a layer."""
+    for half in halves(s, layer):
+        half.forward(tape, s, layer)
+
+
+def backward(tape: Tape, s: Shape, layer: int) -> None:
+    """Record the backward pass of a layer."""
+    for half in reversed(halves(s, layer)):
+        half.backward(tape, s, layer)
+
+
+def weight_shapes(s: Shape, chunk: Chunk) -> list[tuple[int, int]]:
+    """Return (outputs, inputs) of every linear weight of a chunk that TransformerEngine holds, on one GPU."""
+    out = [shape for index in range(chunk.first, chunk.first + chunk.layers) for half in halves(s, index) for shape in half.shapes(s)]
+    return out + ([(s.vocab // s.lay.tp, s.model.hidden)] if chunk.head else [])

@@ -1,0 +1,126 @@
+"""When gradients are reduced and parameters gathered.
+
+Gradients of a bucket go once its last gradient exists: reduce-scatter with sharding, else all-reduce, on a stream of their own. Megatron's rules:
+without overlap all go after the last backward; with it the first stage without interleaving starts each bucket from hooks in its last
+backward, other stages start a chunk's bucket after their last backward, and with interleaving and alignment every stage starts a chunk's
+buckets after the same virtual step (k - stage). Parameters are gathered at the end of the step, or during the next forward passes: a module waits
+for its bucket and starts the next one; with interleaving and alignment chunk by chunk.
+Source: Megatron-Core `distributed/`, `pipeline_parallel/schedules.py`.
+"""
+
+from typing import NamedTuple
+
+from workload.buckets import Bucket, buckets
+from workload.ops import moved
+from workload.params import of_chunk
+from workload.shape import Shape
+from workload.stages import Chunk
+from workload.tape import Ref
+from workload.timeline import Placed, Timeline
+
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+class Buffers(NamedTuple):
+    """A model chunk's buckets; `chunk` says which layers they concern."""
+
+    chunk: Chunk
+    buckets: list[Bucket]
+
+    def numel(self, expert: bool) -> int:
+        """Elements with padding of the dense or the expert buffer."""
+        return sum(b.numel for b in self.buckets if b.expert == expert)
+
+
+def buffers_of(s: Shape, stage: int, held: list[Chunk]) -> list[Buffers]:
+    """Return the buffers of every chunk of a stage."""
+    dp = s.training.data_parallel
+    out = []
+    for index, chunk in enumerate(held):
+        bucketed = dp.overlap_grad_reduce and stage == 0 and index == 0
+        shared = any(c.embedding for c in held)
+        out.append(Buffers(chunk, buckets(s, of_chunk(s, chunk, shared), bucketed)))
+    return out
+
+
+class Sync:
+    """Puts gradient reductions and parameter gathers of one stage on its timeline."""
+
+    def __init__(self, s: Shape, line: Timeline, buffers: list[Buffers]) -> None:
+        self.s = s
+        self.line = line
+        self.buffers = buffers
+        self.dp = s.training.data_parallel
+        self.reduced: list[Ref | None] = []
+        self._gathers: dict[tuple[int, int], Ref | None] = {}
+
+    def _dims(self, expert: bool) -> tuple[str, str, str]:
+        stream, dim = ("expt_dp", "expt_dp") if expert else ("dp", "dp_cp")
+        return stream, f"{dim}_intra" if self.s.lay.instances > 1 else dim, f"{dim}_inter"
+
+    def reduce(self, bucket: Bucket, *after: Ref | None) -> Ref | None:
+        """Scale and reduce one bucket once `after` have run."""
+        stream, dim, across = self._dims(bucket.expert)
+        kind = "expert" if bucket.expert else "dense"
+        nbytes = bucket.numel * BYTES[self.dp.grad_dtype]
+        ranks = self.s.group_sizes()[dim] * (self.s.lay.instances if self.s.lay.instances > 1 else 1)
+        if ranks <= 1:
+            return None
+        if not self.dp.average_in_collective:
+            after = (self.line.compute([moved("copy", 2 * nbytes)], "optimizer", stream, after),)
+        op = "all_reduce" if self.dp.stage == "none" else "reduce_scatter"
+        done = self.line.comm(stream, dim, op, nbytes, f"dp.{op}.{kind}_grads", after=after) or after[0]
+        if self.s.lay.instances > 1:
+            shard = nbytes // self.s.group_sizes()[dim]
+            done = self.line.comm(stream, across, "all_reduce", shard, f"dp.all_reduce.{kind}_shard", after=(done,))
+        self.reduced.append(done)
+        return done
+
+    def reduce_hooked(self, index: int, placed: list[Placed]) -> None:
+        """Reduce a chunk's buckets as the gradients of its last backward (and weight) blocks appear."""
+        buffers = self.buffers[index]
+        for bucket in buffers.buckets:
+            refs = [ref for p in placed for ref in _marked(p, buffers.chunk, bucket)]
+            self.reduce(bucket, max(refs) if refs else placed[-1].last())
+
+    def reduce_chunk(self, index: int, after: Ref | None) -> None:
+        """Reduce a whole chunk after a row."""
+        for bucket in self.buffers[index].buckets:
+            self.reduce(bucket, after)
+
+    def gather(self, index: int, number: int, *after: Ref | None) -> Ref | None:
+        """Gather the parameters of one bucket."""
+        bucket = self.buffers[index].buckets[number]
+        stream, dim, _ = self._dims(bucket.expert)
+        kind = "expert" if bucket.expert else "dense"
+        nbytes = bucket.numel * BYTES[self.dp.param_dtype]
+        ref = self.line.comm(stream, dim, "all_gather", nbytes, f"dp.all_gather.{kind}_params", after=after)
+        self._gathers[index, number] = ref
+        return ref
+
+    def gather_chunk(self, index: int, after: Ref | None = None) -> None:
+        """Gather all parameters of a chunk, first layers first."""
+        for number in reversed(range(len(self.buffers[index].buckets))):
+            self.gather(index, number, after)
+
+    def gather_hooked(self, index: int, placed: Placed) -> None:
+        """Gather on demand: the first use of a bucket waits for it and starts the next one of its buffer."""
+        buffers = self.buffers[index]
+        for expert in (False, True):
+            before: tuple[Ref, ...] = ()
+            for number in reversed(range(len(buffers.buckets))):
+                bucket = buffers.buckets[number]
+                if bucket.expert != expert:
+                    continue
+                if (index, number) not in self._gathers:
+                    self.gather(index, number, *before)
+                uses = _marked(placed, buffers.chunk, bucket)
+                if uses:
+                    first = min(uses)
+                    self.line.depend(first, self._gathers[index, number])
+                    before = ((0, first[1] - 1),) if first[1] > 0 else ()
+
+
+def _marked(placed: Placed, chunk: Chunk, bucket: Bucket) -> list[Ref]:
+    refs = (placed.marked(layer - chunk.first if layer >= 0 else -1, module) for layer, module in bucket.modules)
+    return [r for r in refs if r is not None]

@@ -1,0 +1,130 @@
+"""Linear layers cut over the tensor-parallel group, with the communication that this takes.
+
+Column-parallel: every GPU has some outputs and needs all inputs. Row-parallel: every GPU has some inputs and a share of the sum.
+With sequence parallelism inputs are gathered and sums scattered over the sequence; without it sums are all-reduced.
+
+| | column | row |
+|---|---|---|
+| forward | AG of the input | RS (AR) of the output |
+| backward | AG of the saved input beside dgrad; RS (AR) of its result beside wgrad | AG of the gradient |
+
+With userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts, each beside
+the next part of its GEMM. Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default userbuffer methods).
+"""
+
+from workload.ops import bias_grad, casts, gemm
+from workload.shape import Shape
+from workload.tape import Tape
+
+SPLITS = 4
+"""Parts of a pipelined GEMM with reduce-scatter."""
+
+
+def _ring(tape: Tape, s: Shape, name: str) -> bool:
+    par = s.training.parallel
+    off = {"qkv": par.tp_comm_overlap_disable_qkv, "fc1": par.tp_comm_overlap_disable_fc1}
+    return par.tp_comm_overlap and s.sp and not off.get(name, False)
+
+
+def _gathered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str, direction: str) -> None:
+    """GEMM of an input that is gathered piece by piece around the ring: own piece first, then each one as it arrives."""
+    t = s.lay.tp
+    arrived: tuple = tape.last()
+    for piece in range(t):
+        if piece:
+            tape.wait(arrived)
+        tape.compute(gemm(m // t, n, k, dtype, direction), label=name)
+        if piece < t - 1:
+            arrived = tape.start("tp", "tp", "ring_shift", s.tp_bytes // t, f"tp.ring_shift.{name}", after=arrived)
+
+
+def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str) -> None:
+    """GEMM in parts, the reduce-scatter of each beside the next."""
+    handles = []
+    for _ in range(SPLITS):
+        tape.compute(gemm(m // SPLITS, n, k, dtype), label=name)
+        handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}"))
+    tape.wait(*handles)
+
+
+def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", keep: int = 0) -> None:
+    """Forward of a column-parallel layer with n outputs on this GPU; `keep` bytes of its output stay for backward."""
+    dtype = dtype or s.gemm_dtype
+    temp = s.full_bytes if s.sp else 0
+    if _ring(tape, s, name):
+        _gathered(tape, s, name, s.tokens, n, k, dtype, "fwd")
+        tape.compute(keep=keep, temp=temp)
+    else:
+        if s.sp:
+            tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}")
+        tape.compute(*casts(s.shard * k, dtype), gemm(s.tokens, n, k, dtype), keep=keep, temp=temp, label=name)
+    tape.mark(name)
+
+
+def row(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "") -> None:
+    """Forward of a row-parallel layer with k inputs on this GPU."""
+    dtype = dtype or s.gemm_dtype
+    tape.compute(*casts(s.tokens * k, dtype), temp=s.full_bytes if s.lay.tp > 1 else 0)
+    if _ring(tape, s, name):
+        _scattered(tape, s, name, s.tokens, n, k, dtype)
+        tape.mark(name)
+        return
+    tape.compute(gemm(s.tokens, n, k, dtype), label=name)
+    tape.mark(name)
+    reduce_output(tape, s, name)
+
+
+def reduce_output(tape: Tape, s: Shape, name: str) -> None:
+    """Sum partial results over the tensor-parallel group."""
+    op = "reduce_scatter" if s.sp else "all_reduce"
+    tape.comm("tp", op, s.tp_bytes if s.sp else s.full_bytes, f"tp.{op}.{name}")
+
+
+def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", free: int = 0, temp: int = 0) -> None:
+    """Backward of a row-parallel layer: gather the gradient, dgrad, wgrad; `free` bytes of its input go afterwards."""
+    dtype = dtype or s.gemm_dtype
+    bias = (bias_grad(s.shard, n),) if s.model.bias else ()
+    if tape.deferred:
+        if s.sp:
+            tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_grad")
+        tape.compute(*casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
+        _deferred(tape, s, name, n, k, dtype, free, bias, gather=False)
+        return
+    if _ring(tape, s, name):
+        tape.compute(*bias)
+        _gathered(tape, s, name, s.tokens, n, k, dtype, "dgrad")
+        tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=temp, label=name)
+    else:
+        if s.sp:
+            tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_grad")
+        tape.compute(*bias, *casts(s.tokens * n, dtype), *(gemm(s.tokens, n, k, dtype, d) for d in ("dgrad", "wgrad")), free=free, temp=temp, label=name)
+    tape.mark(name)
+
+
+def column_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", free: int = 0, temp: int = 0) -> None:
+    """Backward of a column-parallel layer: the input is gathered beside dgrad, the input's gradient is reduced beside wgrad."""
+    dtype = dtype or s.gemm_dtype
+    bias = (bias_grad(s.tokens, n),) if s.model.bias or (s.model.qkv_bias and name == "qkv") else ()
+    if tape.deferred:
+        tape.compute(*casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
+        reduce_output(tape, s, f"{name}_input_grad")
+        _deferred(tape, s, name, n, k, dtype, free, bias, gather=s.sp)
+        return
+    saved = tape.start("tp", "tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_input") if s.sp else ()
+    tape.compute(*bias, *casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp + (s.full_bytes if s.sp else 0), label=name)
+    op = "reduce_scatter" if s.sp else "all_reduce"
+    summed = tape.start("tp", "tp", op, s.tp_bytes if s.sp else s.full_bytes, f"tp.{op}.{name}_input_grad")
+    tape.wait(saved)
+    tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
+    tape.mark(name)
+    tape.wait(summed)
+
+
+def _deferred(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str, free: int, bias: tuple, gather: bool) -> None:
+    """Weight gradient in a step of its own; a column-parallel layer gathers its saved input for it."""
+    later = tape.deferred
+    assert later is not None
+    if gather:
+        later.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_input")
+    later.compute(*bias, gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
+    later.mark(name)

@@ -1,0 +1,73 @@
+"""Memory of one GPU of a pipeline stage: what stays, what microbatches in flight hold, and where the peak is.
+
+Every recorded row says what it keeps, frees and uses meanwhile (tape.py), so the timeline of activations is a running sum over the compute
+stream, and the peak is exact for every schedule. Static per parameter: 16-bit weight, main gradient, and 12 bytes of optimizer state
+(master weight and two moments) over the ranks that share it. TransformerEngine keeps one dummy weight gradient per distinct shape.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.kernels.structs import CATEGORIES, Array
+from workload.blocks.layer import weight_shapes
+from workload.gradients import BYTES
+from workload.programs import Stage
+from workload.shape import Shape
+from workload.step import shard_of, stage_params
+from workload.tape import CAT, KEPT, LAYER, MICROBATCH, TEMP
+from workload.timeline import Program
+
+
+class Memory(NamedTuple):
+    """Bytes of one GPU; the peak is at row `peak_row` of the program's compute stream."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    cache: int
+    activations: int
+    peak: int
+    peak_row: int
+    peak_where: str
+    timeline: Array  # int64[rows of the compute stream] allocated while the row runs, static part included
+
+
+def memory_of(s: Shape, stage: Stage, program: Program) -> Memory:
+    """Return the memory report of a stage."""
+    weights, gradients, optimizer = static(s, stage)
+    cached = cache(s, stage)
+    rows = program.rows[: program.stream_rows[0]]
+    held = np.cumsum(rows[:, KEPT])
+    during = held - rows[:, KEPT] + np.maximum(rows[:, TEMP], np.maximum(rows[:, KEPT], 0))
+    base = weights + gradients + optimizer + cached
+    at = int(np.argmax(during)) if len(during) else 0
+    return Memory(weights, gradients, optimizer, cached, int(held.max(initial=0)), base + int(during[at]), at, _where(rows[at]), base + during)
+
+
+def _where(row: Array) -> str:
+    layer = f" of layer {row[LAYER]}" if row[LAYER] >= 0 else ""
+    return f"{CATEGORIES[row[CAT]]}{layer} in microbatch {row[MICROBATCH]}"
+
+
+def static(s: Shape, stage: Stage) -> tuple[int, int, int]:
+    """Bytes of weights, main gradients and optimizer state."""
+    dp = s.training.data_parallel
+    params = stage_params(s, stage.held)
+    moments = 4 + 2 * BYTES[s.training.precision.moments]
+    weights = gradients = optimizer = 0
+    for expert in (False, True):
+        numel = sum(p.numel for p in params if p.expert == expert)
+        shard = shard_of(s, numel, expert)
+        weights += BYTES[dp.param_dtype] * (shard if dp.stage == "full" else numel)
+        gradients += BYTES[dp.grad_dtype] * (shard if dp.stage in ("full", "gradients") else numel)
+        optimizer += moments * shard
+    return weights, gradients, optimizer
+
+
+def cache(s: Shape, stage: Stage) -> int:
+    """Bytes of TransformerEngine's dummy weight gradients: one per distinct weight shape."""
+    if not s.training.kernels.wgrad_cache:
+        return 0
+    shapes = {shape for chunk in stage.held for shape in weight_shapes(s, chunk)}
+    return sum(2 * rows * columns for rows, columns in shapes)

@@ -1,0 +1,47 @@
+"""Parameters of one GPU in the order in which Megatron registers them."""
+
+from typing import NamedTuple
+
+from workload.shape import Shape
+from workload.stages import Chunk
+
+
+class Param(NamedTuple):
+    """One parameter tensor on one GPU.
+
+    module and layer say whose gradient it is (layer -1: outside layers); `replicated` over the tensor-parallel group in a sequence-parallel
+    region, so that its gradient is summed there; `tied` to the embedding of the other end of the pipeline.
+    """
+
+    module: str
+    numel: int
+    layer: int = -1
+    expert: bool = False
+    replicated: bool = False
+    tied: bool = False
+
+
+def of_norm(s: Shape, module: str, width: int) -> list[Param]:
+    """Scale (and shift) of a norm."""
+    return [Param(module, width, replicated=True)] * (2 if s.model.norm == "layernorm" else 1)
+
+
+def of_linear(s: Shape, module: str, rows: int, columns: int, bias: bool = False, replicated_bias: bool = False) -> list[Param]:
+    """Weight rows x columns and a bias over the rows."""
+    return [Param(module, rows * columns)] + ([Param(module, rows, replicated=replicated_bias)] if bias else [])
+
+
+def of_chunk(s: Shape, chunk: Chunk, shared_head: bool) -> list[Param]:
+    """All parameters of a model chunk; `shared_head`: its output layer is the embedding matrix that it also holds."""
+    from workload.blocks import embedding, head, layer, mtp
+
+    out: list[Param] = []
+    if chunk.embedding or (chunk.mtp and not chunk.embedding):
+        out += embedding.params(s, tied=s.model.tied and s.lay.pp > 1, positions=chunk.embedding)
+    for index in range(chunk.first, chunk.first + chunk.layers):
+        out += [p._replace(layer=index) for p in layer.params(s, index)]
+    if chunk.head:
+        out += head.params(s, own=not (s.model.tied and shared_head))
+    for index in range(s.model.layers, s.model.layers + chunk.mtp):
+        out += [p._replace(layer=index) for p in mtp.params(s, index)]
+    return out

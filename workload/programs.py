@@ -1,0 +1,197 @@
+"""From a schedule's steps to the program of a pipeline stage, and from all programs to the arrays that the simulator takes."""
+
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.kernels.structs import Array, Programs
+from workload.chunkwise import Blocks
+from workload.found import found
+from workload.gradients import Buffers, Sync, buffers_of
+from workload.schedule import Pipe, Step
+from workload.shape import Shape
+from workload.stages import Chunk, chunks
+from workload.step import begin, finish, stage_params
+from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS, Ref, Tables
+from workload.timeline import Placed, Program, Timeline
+
+ALIASES = {"1f1b": "one_f_one_b"}
+
+
+class Stage(NamedTuple):
+    """What one pipeline stage holds and does."""
+
+    held: list[Chunk]
+    steps: list[Step]
+    buffers: list[Buffers]
+
+
+def schedule_of(s: Shape) -> ModuleType:
+    """The module of the schedule."""
+    name = s.training.pipeline.schedule
+    name = ("interleaved" if s.lay.vpp > 1 else "1f1b") if name == "auto" else name
+    return found("schedules", ALIASES.get(name, name))
+
+
+def pipe_of(s: Shape) -> Pipe:
+    """What the schedule needs to know."""
+    pipe, lay = s.training.pipeline, s.lay
+    overlap = lay.vpp > 1 if pipe.overlap_p2p is None else pipe.overlap_p2p
+    v = getattr(schedule_of(s), "CHUNKS", lay.vpp)
+    return Pipe(lay.pp, v, lay.microbatches, pipe.group_size or lay.pp, overlap, pipe.warmup_flush, int(s.training.experts.overlap))
+
+
+def stages(s: Shape) -> list[Stage]:
+    """Return chunks, order and buffers of every stage."""
+    module, pipe = schedule_of(s), pipe_of(s)
+    place = getattr(module, "virtual_stage", lambda stage, chunk, pipe: chunk * pipe.stages + stage)
+    depth = 1 + max(place(r, q, pipe) for r in range(pipe.stages) for q in range(pipe.chunks))
+    dealt = chunks(s.training, depth)
+    out = []
+    for r in range(pipe.stages):
+        held = [dealt[place(r, q, pipe)] for q in range(pipe.chunks)]
+        out.append(Stage(held, module.steps(r, pipe), buffers_of(s, r, held)))
+    return out
+
+
+class Play:
+    """Plays the steps of one stage onto a timeline."""
+
+    def __init__(self, s: Shape, blocks: Blocks, number: int, stage: Stage, pipe: Pipe, turned: set[int]) -> None:
+        self.s, self.blocks, self.number, self.stage, self.pipe, self.turned = s, blocks, number, stage, pipe, turned
+        self.line = Timeline(blocks.tables, s.group_sizes())
+        self.sync = Sync(s, self.line, stage.buffers)
+        self.split = any(step.kind == "weights" for step in stage.steps)
+        self._arrived: dict[tuple[str, int, int], Ref | None] = {}
+        self._sent: dict[str, Ref | None] = {}
+        self._posted: list[Ref | None] = []
+        self._last: dict[int, list[Placed]] = {}
+        self._launched: set[int] = set()
+        self._final = {step.chunk: step.microbatch for step in stage.steps if step.kind == "backward"}
+        """The microbatch whose gradient of a chunk comes last."""
+
+    def run(self) -> Program:
+        """Return the program of the stage."""
+        params = stage_params(self.s, self.stage.held)
+        self._gather_first()
+        begin(self.s, self.line, params)
+        order = {kind: [step for step in self.stage.steps if step.kind == kind] for kind in ("forward", "backward")}
+        counts = {"forward": 0, "backward": 0}
+        for step in self.stage.steps:
+            if step.kind in ("forward", "backward", "weights"):
+                if step.kind == "forward":
+                    self._gather_ahead(order["forward"], counts["forward"])
+                self._compute(step)
+                if step.kind == "backward":
+                    self._reduce_aligned(order["backward"], counts["backward"])
+                if step.kind in counts:
+                    counts[step.kind] += 1
+            else:
+                self._message(step)
+        self._reduce_left()
+        finish(self.s, self.line, self.sync, params, self.stage.held)
+        return self.line.finish()
+
+    def _compute(self, step: Step) -> None:
+        chunk = self.stage.held[step.chunk]
+        split = (self.split,) if step.kind == "backward" else ()
+        block = getattr(self.blocks, step.kind)(chunk, *split)
+        self.line.wait(self._arrived.pop((step.kind, step.chunk, step.microbatch), None))
+        placed = self.line.play(block, step.microbatch, chunk.first)
+        if step.kind == "forward" and step.microbatch == 0 and self._gathers_ahead():
+            self.sync.gather_hooked(step.chunk, placed)
+        if step.kind != "forward" and step.microbatch == self._final[step.chunk]:
+            self._last.setdefault(step.chunk, []).append(placed)
+
+    def _message(self, step: Step) -> None:
+        if step.kind == "wait":
+            self.line.wait(*self._posted)
+            self._posted = []
+        elif step.kind.startswith("wait_send_"):
+            self.line.wait(self._sent.get(step.kind[10:]))
+        else:
+            self._post(step)
+
+    def _post(self, step: Step) -> None:
+        action, kind = step.kind.split("_")
+        turned = step.chunk in self.turned
+        onward = (kind == "forward") != turned
+        stream = {("send", True): "pp_send_next", ("recv", True): "pp_recv_prev", ("send", False): "pp_send_prev", ("recv", False): "pp_recv_next"}
+        dim = f"pp_{'rev_' if turned else ''}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
+        name = f"pp.{action}.{kind}"
+        ref = self.line.comm(stream[action, onward], dim, "sendrecv", self.s.shard_bytes, name, step.microbatch, (self.line.end,))
+        self._posted.append(ref)
+        if action == "send":
+            self._sent[kind] = ref
+        else:
+            self._arrived[kind, step.chunk, step.microbatch] = ref
+
+    def _gathers_ahead(self) -> bool:
+        dp = self.s.training.data_parallel
+        return dp.overlap_param_gather and dp.stage in ("optimizer", "gradients")
+
+    def _aligned(self) -> bool:
+        return self._gathers_ahead() and self.s.training.data_parallel.align_param_gather and self.pipe.chunks > 1
+
+    def _gather_first(self) -> None:
+        if self._aligned():
+            for index in range(min(2, self.pipe.chunks)):
+                self.sync.gather_chunk(index)
+
+    def _gather_ahead(self, order: list[Step], k: int) -> None:
+        """With alignment, chunk q >= 2 is gathered before virtual step k where k + stage begins chunk q - 1."""
+        ahead = k + self.number
+        if self._aligned() and ahead < len(order) and order[ahead].microbatch == 0 and 1 <= order[ahead].chunk < self.pipe.chunks - 1:
+            self.sync.gather_chunk(order[ahead].chunk + 1, self.line.end)
+
+    def _reduce_aligned(self, order: list[Step], k: int) -> None:
+        """With interleaving and alignment, reduce the chunk whose last microbatch was virtual step k - stage."""
+        dp, seen = self.s.training.data_parallel, k - self.number
+        if self.pipe.chunks == 1 or not (dp.overlap_grad_reduce and dp.align_grad_reduce) or seen < 0 or dp.stage in ("gradients", "full"):
+            return
+        step = order[seen]
+        if step.microbatch == self._final[step.chunk]:
+            self._launched.add(step.chunk)
+            self.sync.reduce_chunk(step.chunk, self.line.end)
+
+    def _reduce_left(self) -> None:
+        """Reduce what is left: from hooks where Megatron has them, else after the last backward."""
+        dp = self.s.training.data_parallel
+        for index in sorted(set(self._last) - self._launched, key=lambda i: self._last[i][-1].start[0]):
+            if dp.overlap_grad_reduce and (self.number == 0 or not dp.align_grad_reduce):
+                self.sync.reduce_hooked(index, self._last[index])
+            else:
+                self.sync.reduce_chunk(index, self.line.end)
+
+
+def assemble(programs: list[Program], segment_ps: Array) -> Programs:
+    """Put the programs of all stages one after another."""
+    streams = len(STREAMS)
+    ptr = np.zeros(len(programs) * streams + 1, dtype=np.int64)
+    ptr[1:] = np.cumsum(np.concatenate([p.stream_rows for p in programs]))
+    rows = np.concatenate([p.rows for p in programs])
+    base = ptr[:-1:streams]
+    deps = np.concatenate([p.deps + b for p, b in zip(programs, base, strict=True)])
+    deps = deps[np.lexsort((deps[:, 1], deps[:, 0]))]
+    dep_ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    dep_ptr[1:] = np.cumsum(np.bincount(deps[:, 0], minlength=len(rows)))
+    compute = rows[:, KIND] == 0
+    duration = np.where(compute, segment_ps[np.where(compute, rows[:, CALL], 0)], 0)
+
+    def column(index: int, dtype: type) -> Array:
+        return np.ascontiguousarray(rows[:, index].astype(dtype))
+
+    return Programs(
+        len(programs), streams, ptr, column(KIND, np.int8), duration, column(DIM, np.int16), column(CALL, np.int32), column(CAT, np.int8),
+        column(MICROBATCH, np.int16), column(LAYER, np.int16), dep_ptr, np.ascontiguousarray(deps[:, 1]),
+    )
+
+
+def play_all(s: Shape, tables: Tables) -> tuple[list[Stage], list[Program]]:
+    """Return what every stage holds, and its program."""
+    module, pipe = schedule_of(s), pipe_of(s)
+    turned = getattr(module, "reversed_chunks", lambda pipe: set())(pipe)
+    blocks = Blocks(s, tables)
+    every = stages(s)
+    return every, [Play(s, blocks, r, stage, pipe, turned).run() for r, stage in enumerate(every)]

@@ -1,0 +1,182 @@
+"""Recording what one GPU issues, once per kind of block: kernels and communication in order, on CUDA streams.
+
+A *segment* is a run of kernels on the compute stream with no communication between them; it becomes one operation. A communication on the
+compute stream blocks it; one that was *started* on another stream begins when all that was issued before it has run, and later kernels run
+beside it until they *wait* for it. This is how PyTorch's process groups behave: a collective's stream waits for an event on the
+caller's stream, and the caller's stream waits for another one when the handle is waited for.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from compute.api import Kernel
+from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, Array
+
+STREAMS = ("compute", "tp", "dp", "expt_dp", "pp_send_next", "pp_recv_prev", "pp_send_prev", "pp_recv_next", "cp", "ep", "shared", "gather", "embd")
+"""Streams of every program; the first is the compute stream."""
+STREAM = {name: i for i, name in enumerate(STREAMS)}
+CATEGORY = {name: i for i, name in enumerate(CATEGORIES)}
+WIDTH = 8
+"""Columns of a recorded row: kind, call, dim, category, layer, memory kept (positive) or freed, memory in use meanwhile, microbatch."""
+KIND, CALL, DIM, CAT, LAYER, KEPT, TEMP, MICROBATCH = range(WIDTH)
+
+Ref = tuple[int, int]
+"""A row of a program under construction: stream, and index on this stream."""
+
+
+class Tables:
+    """Kernels, segments and calls, each distinct one stored once and named by its number."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[Kernel, int] = {}
+        self.segments: dict[tuple[int, ...], int] = {}
+        self.calls: dict[tuple[str, int, str, int], int] = {}
+        self.dims: dict[str, int] = {}
+
+    def segment(self, kernels: list[Kernel]) -> int:
+        """Return the number of the segment that runs `kernels` in this order."""
+        numbers = tuple([self.kernels.setdefault(k, len(self.kernels)) for k in kernels])
+        return self.segments.setdefault(numbers, len(self.segments))
+
+    def call(self, op: str, nbytes: int, name: str, ranks: int) -> int:
+        """Return the number of the call."""
+        return self.calls.setdefault((op, nbytes, name, ranks), len(self.calls))
+
+    def dim(self, name: str) -> int:
+        """Return the number of the group dimension."""
+        return self.dims.setdefault(name, len(self.dims))
+
+
+class Block(NamedTuple):
+    """A recorded block: rows per stream, dependencies inside it, and where parameters are used and their gradients appear."""
+
+    rows: tuple[Array, ...]  # per stream int64[rows, WIDTH]
+    deps: Array  # int64[D, 4]: stream, index of the row; stream, index of what it waits for
+    marks: dict[tuple[int, str], int]  # (layer in the block, module): index on the compute stream of the last kernel concerned
+    labels: tuple[str, ...]  # names of the compute stream's rows
+
+
+class Tape:
+    """Records one block; `layer` is the layer (counted from the block's first) that rows belong to, `phase` the category of kernels."""
+
+    def __init__(self, tables: Tables, phase: str, sizes: dict[str, int]) -> None:
+        self.tables = tables
+        self.phase = phase
+        self.layer = -1
+        self.sizes = sizes
+        self._rows: list[list[tuple[int, ...]]] = [[] for _ in STREAMS]
+        self._deps: list[tuple[int, int, int, int]] = []
+        self._open: list[Kernel] = []
+        self._pending: list[Ref] = []
+        self._memory = [0, 0]
+        self._marks: dict[tuple[int, str], int] = {}
+        self._labels: list[str] = []
+        self._label = ""
+        self._retain = True
+        self.deferred: Tape | None = None
+        """Where weight gradients go that are computed in a step of their own."""
+
+    def compute(self, *kernels: Kernel, keep: int = 0, free: int = 0, temp: int = 0, label: str = "") -> None:
+        """Run kernels on the compute stream; `keep` and `free` bytes change what stays allocated, `temp` is allocated meanwhile."""
+        self._open.extend(kernels)
+        if not self._retain:
+            keep, free, temp = 0, 0, temp + keep
+        self._memory[1] = max(self._memory[1], self._memory[0] + keep + temp)
+        self._memory[0] += keep - free
+        self._label = self._label or label
+
+    def weights(self, module: str, *kernels: Kernel, free: int = 0, temp: int = 0) -> None:
+        """Compute weight gradients of `module`: now, or in the step of their own that the schedule has for them."""
+        tape = self.deferred or self
+        tape.compute(*kernels, free=free, temp=temp, label=module)
+        tape.mark(module)
+
+    def mark(self, module: str) -> None:
+        """Note that the kernels just issued use the parameters of `module`, or produce their gradients."""
+        self._marks[self.layer, module] = len(self._rows[0]) - (0 if self._open else 1)
+
+    def cut(self, pending: bool = False) -> None:
+        """End the open segment; with `pending`, also let an empty one wait for what is still waited for."""
+        if self._open or self._memory != [0, 0] or (pending and self._pending):
+            segment = self.tables.segment(self._open)
+            self._add(0, (COMPUTE, segment, -1, CATEGORY[self.phase], self.layer, self._memory[0], self._memory[1], 0))
+            self._labels.append(self._label)
+            self._open, self._memory, self._label = [], [0, 0], ""
+
+    def forget(self, record: Callable[[], None], keep: int = 0) -> None:
+        """Record a region of the forward pass whose activations are not kept, but for `keep` bytes of its input."""
+        self._retain = False
+        record()
+        self._retain = True
+        self.compute(keep=keep)
+
+    def again(self, record: Callable[[], None], free: int = 0) -> None:
+        """Record a region again in the backward pass; `free` is what the forward pass kept for it."""
+        self.cut()
+        phase, self.phase = self.phase, "recompute"
+        self.compute(free=free)
+        record()
+        self.cut()
+        self.phase = phase
+
+    def at(self, layer: int) -> None:
+        """Go to another layer."""
+        self.cut()
+        self.layer = layer
+        if self.deferred:
+            self.deferred.at(layer)
+
+    def comm(self, dim: str, op: str, nbytes: int, name: str, category: str = "") -> None:
+        """Communicate on the compute stream; does nothing where the group has one member."""
+        if self.sizes.get(dim, 1) > 1:
+            self.cut()
+            self._add(0, self._communication(dim, op, nbytes, name, category))
+            self._labels.append(name)
+
+    def start(self, stream: str, dim: str, op: str, nbytes: int, name: str, category: str = "", after: tuple[Ref, ...] | None = None) -> tuple[Ref, ...]:
+        """Communicate on another stream, after what was issued so far (or after `after`); returns what to `wait` for."""
+        if self.sizes.get(dim, 1) <= 1:
+            return ()
+        self.cut(pending=True)
+        ref = self._add(STREAM[stream], self._communication(dim, op, nbytes, name, category))
+        self._deps.extend((*ref, *other) for other in (self.last() if after is None else after))
+        return (ref,)
+
+    def beside(self, stream: str, *kernels: Kernel, after: tuple[Ref, ...] = ()) -> tuple[Ref, ...]:
+        """Run kernels on another stream after `after`; returns what to `wait` for."""
+        row = (COMPUTE, self.tables.segment(list(kernels)), -1, CATEGORY[self.phase], self.layer, 0, 0, 0)
+        ref = self._add(STREAM[stream], row)
+        self._deps.extend((*ref, *other) for other in after)
+        return (ref,)
+
+    def wait(self, *refs: tuple[Ref, ...]) -> None:
+        """Let the next kernel or communication on the compute stream wait for `refs`."""
+        waits = [r for group in refs for r in group]
+        if waits:
+            self.cut()
+            self._pending.extend(waits)
+
+    def last(self) -> tuple[Ref, ...]:
+        """Return the last row of the compute stream."""
+        self.cut(pending=True)
+        return ((0, len(self._rows[0]) - 1),) if self._rows[0] else ()
+
+    def block(self) -> Block:
+        """Return what was recorded."""
+        self.cut(pending=True)
+        rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self._rows)
+        return Block(rows, np.array(self._deps, dtype=np.int64).reshape(-1, 4), self._marks, tuple(self._labels))
+
+    def _communication(self, dim: str, op: str, nbytes: int, name: str, category: str) -> tuple[int, ...]:
+        call = self.tables.call(op, int(nbytes), name, self.sizes[dim])
+        return (COMM, call, self.tables.dim(dim), CATEGORY[category or name.split(".")[0]], self.layer, 0, 0, 0)
+
+    def _add(self, stream: int, row: tuple[int, ...]) -> Ref:
+        ref = (stream, len(self._rows[stream]))
+        self._rows[stream].append(row)
+        if stream == 0 and self._pending:
+            self._deps.extend((*ref, *other) for other in self._pending)
+            self._pending = []
+        return ref
