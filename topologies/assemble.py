@@ -81,7 +81,9 @@ def assemble(fabric: Fabric, network: Network) -> Topology:
         link_latency=np.concatenate(
             [host_latency, network.cable + pipeline[vertex_tier[b]], network.cable + pipeline[vertex_tier[a]]]
         ).astype(np.int64),
-        link_tier=np.concatenate([np.repeat(np.array([0, 1], np.int8), [2 * n_gpus, 2 * bus_gpu.size]), np.tile(cable_tier, 2)]).astype(np.int8),
+        link_tier=np.concatenate([np.repeat(np.array([0, 1], np.int8), [2 * n_gpus, 2 * bus_gpu.size]), np.tile(cable_tier, 2)]).astype(
+            np.int8
+        ),
         link_reverse=np.concatenate(reverse).astype(np.int32),
         gpu_nic_ptr=np.searchsorted(bus_gpu, np.arange(n_gpus + 1)).astype(np.int32),
         gpu_nic_idx=bus_nic.astype(np.int32),

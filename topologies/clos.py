@@ -45,7 +45,10 @@ def ports(fabric: Fabric, number: int) -> tuple[int, int]:
     down = tier.down or max((d for d in range(1, tier.radix) if d + ups[d] <= tier.radix), default=0)
     up = tier.up or ups[down]
     if down < 1 or down + up > tier.radix:
-        raise InputError(f"topology.{NAMES[number]}: expected down + up of at most the radix of {tier.radix}; got {down} down and {up} up")
+        raise InputError(
+            f"topology.{NAMES[number]}: expected down + up of at most the radix of {tier.radix}; got {down} down and {up} up"
+            f"{'' if tier.up else f' (oversubscription {tier.oversubscription:g})'}"
+        )
     return down, up
 
 
@@ -54,7 +57,9 @@ def uppers(fabric: Fabric, number: int, below: int, up: int, down: int) -> int:
     parallel = fabric.tier(number).parallel
     counts = [s for s in range(1, up + 1) if up % s == 0 and (parallel is None or up // s == parallel)]
     if not counts:
-        raise InputError(f"topology.{NAMES[number]}.parallel: expected a divisor of the {up} ports up of a {NAMES[number - 1]}; got {parallel}")
+        raise InputError(
+            f"topology.{NAMES[number]}.parallel: expected a divisor of the {up} ports up of a {NAMES[number - 1]}; got {parallel}"
+        )
     fits = [s for s in counts if below * (up // s) <= down]
     if not fits:
         each = up // counts[-1]
@@ -74,6 +79,14 @@ def check_capacity(fabric: Fabric, nics: int, arithmetic: str) -> None:
             f"topology.nodes: expected at most {nics // fabric.nics:,} nodes ({arithmetic} = {nics:,} ports / {fabric.nics} NICs);"
             f" got {fabric.nodes:,} nodes of {fabric.gpus_per_node} GPUs, which need {wanted:,} ports"
         )
+
+
+def leaves_per_pod(fabric: Fabric) -> int:
+    """Return how many leaves share their spines where there are cores above: `pod`, or as many as the spines have ports for."""
+    down, parallel = ports(fabric, 2)[0], fabric.spine.parallel or 1
+    if down < parallel:
+        raise InputError(f"topology.spine.parallel: expected at most the {down} ports down of a spine; got {parallel}")
+    return fabric.pod or down // parallel
 
 
 class _Cables(NamedTuple):

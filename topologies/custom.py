@@ -1,7 +1,7 @@
 """Any fabric from a list of cables, in the run file or in a CSV file with the columns a,b,rate,latency,count.
 
-Ends are named like everywhere (`topologies.names`): `nic n0.3`, `leaf r3.s0`, `spine 1`, `core 2`. Switches come into being by being named; those of
-one tier and rail are numbered from 0 without gaps. Any switch may be cabled to any other, and a NIC to any switch.
+Ends are named like everywhere (`topologies.names`): `nic n0.3`, `leaf r3.s0`, `spine 1`, `core 2`. Switches come into being by being named;
+those of one tier and rail are numbered from 0 without gaps. Any switch may be cabled to any other, and a NIC to any switch.
 """
 
 import csv
@@ -37,12 +37,14 @@ def build(fabric: Fabric) -> Topology:
         rows += [(a, b, fabric.link.rate if edge.rate is None else edge.rate, cable)] * edge.count
     bare = sorted(set(range(n_nics)) - {row[0] for row in rows})
     if bare and not lines:
-        lines.append(f"topology.edges: expected a cable from every NIC; got none from nic n{bare[0] // fabric.nics}.{bare[0] % fabric.nics}")
+        lines.append(
+            f"topology.edges: expected a cable from every NIC; got none from nic n{bare[0] // fabric.nics}.{bare[0] % fabric.nics}"
+        )
     if lines:
         raise InputError(lines)
-    a, b, rate, cable = (np.array(column) for column in zip(*rows, strict=True))
+    lower, upper, rate, propagation = (np.array(column) for column in zip(*rows, strict=True))
     tier, rail = np.array([s[0] for s in switches]), np.array([s[1] for s in switches])
-    return assemble(fabric, Network(tier, rail, a, b, rate.astype(float), cable.astype(np.int64)))
+    return assemble(fabric, Network(tier, rail, lower, upper, rate.astype(float), propagation.astype(np.int64)))
 
 
 def read_csv(path: str) -> tuple[Edge, ...]:
@@ -63,7 +65,9 @@ def read_csv(path: str) -> tuple[Edge, ...]:
         except ValidationError as error:
             for detail in error.errors():
                 column = detail["loc"][0] if detail["loc"] else "a"
-                lines.append(f"{path}:{line}: {column}: {detail['msg'].removeprefix('Value error, ').lower()}; got {data.get(str(column))!r}")
+                lines.append(
+                    f"{path}:{line}: {column}: {detail['msg'].removeprefix('Value error, ').lower()}; got {data.get(str(column))!r}"
+                )
     if lines or not edges:
         raise InputError(lines or f"{path}: expected a heading a,b,rate,latency,count and at least one cable; got none")
     return tuple(edges)
@@ -74,7 +78,7 @@ def _gaps(switches: list[tuple[int, int, int]]) -> list[str]:
     for tier, rail, number in switches:
         numbers.setdefault((tier, rail), []).append(number)
     return [
-        f"expected switches numbered from 0 without gaps; got {switch_name(tier, rail, found[-1])} but only {len(found)} of its tier and rail"
+        f"expected switches numbered from 0 without gaps; got {switch_name(tier, rail, found[-1])} but only {len(found)} of its kind"
         for (tier, rail), found in numbers.items()
         if found[-1] != len(found) - 1
     ]

@@ -1,7 +1,7 @@
-"""Dual-plane fabric: every NIC has `planes` ports, each into a rail-optimised network of its own, so that a failed leaf costs half the rate.
+"""Dual-plane fabric: every NIC has `planes` ports, each into a rail-optimised network of its own, so that a dead leaf costs half the rate.
 
-After the dual-plane, dual-ToR design of Qian et al., "Alibaba HPN: A Data Center Network for Large Language Model Training", SIGCOMM 2024. `link.rate`
-is the rate of one port.
+After the dual-plane, dual-ToR design of Qian et al., "Alibaba HPN: A Data Center Network for Large Language Model Training", SIGCOMM 2024.
+`link.rate` is the rate of one port.
 """
 
 from netsim.config.topology import Fabric

@@ -1,6 +1,6 @@
-"""Three-tier k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM 2008), k = `switch.radix`: k pods of k/2 leaves and k/2 spines, k^2/4 cores, k^3/4 ports.
+"""Three-tier k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM 2008), k = `switch.radix`.
 
-The tree is always complete; hosts fill it from the first port.
+It has k pods of k/2 leaves and k/2 spines, k^2/4 cores and k^3/4 ports, always complete; hosts fill it from the first port.
 """
 
 from dataclasses import replace

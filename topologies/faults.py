@@ -40,8 +40,8 @@ def fault_events(topology: Topology, fabric: Fabric) -> tuple[Array, Array, Arra
                 events.append((t, link, now))
             before = now
     events.sort()
-    t, link, rate = zip(*events, strict=True) if events else ((), (), ())
-    return np.array(t, np.int64), np.array(link, np.int32), np.array(rate, np.float64)
+    times, links, rates = zip(*events, strict=True) if events else ((), (), ())
+    return np.array(times, np.int64), np.array(links, np.int32), np.array(rates, np.float64)
 
 
 def with_rates(topology: Topology, link: Array, rate: Array) -> Topology:

@@ -4,7 +4,7 @@ import numpy as np
 
 from netsim.config.topology import Fabric
 from netsim.kernels.structs import Topology
-from topologies.clos import Leaves, clos, ports
+from topologies.clos import Leaves, clos, leaves_per_pod, ports
 
 
 def build(fabric: Fabric) -> Topology:
@@ -15,6 +15,6 @@ def build(fabric: Fabric) -> Topology:
 def pooled_leaves(fabric: Fabric, leaf_of_nic: np.ndarray) -> Leaves:
     """Return leaves that serve all rails, in pods of `fabric.pod` leaves (three tiers) or in one group (two tiers)."""
     n_leaves = int(leaf_of_nic.max()) + 1
-    per_pod = n_leaves if fabric.tiers == 2 else fabric.pod or ports(fabric, 2)[0] // (fabric.spine.parallel or 1)
+    per_pod = n_leaves if fabric.tiers == 2 else leaves_per_pod(fabric)
     group = np.arange(n_leaves) // per_pod
     return Leaves(of_nic=leaf_of_nic[:, None], rail=np.full(n_leaves, -1), group=group, zone=np.zeros(group[-1] + 1, np.int64))

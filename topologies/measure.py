@@ -28,8 +28,8 @@ class TierReport:
     radix: int
     ports_used: int
     ports_free: int
-    rate_down: float  # bytes/s, all switches together
-    rate_up: float
+    down_bytes_per_s: float  # all switches together
+    up_bytes_per_s: float
     oversubscription: float | None
 
 
@@ -44,7 +44,7 @@ class PathReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All of it; rates in bytes/s."""
+    """All of it."""
 
     builder: str
     nodes: int
@@ -55,10 +55,10 @@ class Report:
     cables: dict[str, int]
     failed_links: int
     slow_links: int
-    scale_up_rate: float
-    injection_rate: float
-    bisection_rate: float
-    full_bisection_rate: float
+    scale_up_bytes_per_s: float
+    injection_bytes_per_s: float
+    bisection_bytes_per_s: float
+    full_bisection_bytes_per_s: float
     planes: int
     switch_planes: int
     diameter_links: int
@@ -85,11 +85,13 @@ def measure(topology: Topology, fabric: Fabric, routes: Routes) -> Report:
         tiers=tier_reports(topology, fabric),
         cables={name: int(count) for name, count in zip(LINK_TIERS[2:], healthy, strict=True) if count},
         failed_links=int((topology.link_rate == 0).sum()),
-        slow_links=int(((topology.link_rate > 0) & (topology.link_rate < nominal[topology.link_tier])).sum()) if fabric.builder != "custom" else 0,
-        scale_up_rate=fabric.scale_up.rate,
-        injection_rate=float(topology.link_rate[nic_side].sum()),
-        bisection_rate=bisection(topology),
-        full_bisection_rate=float(topology.link_rate[nic_side & _first_half(topology)[topology.link_src]].sum()),
+        slow_links=int(((topology.link_rate > 0) & (topology.link_rate < nominal[topology.link_tier])).sum())
+        if fabric.builder != "custom"
+        else 0,
+        scale_up_bytes_per_s=fabric.scale_up.rate,
+        injection_bytes_per_s=float(topology.link_rate[nic_side].sum()),
+        bisection_bytes_per_s=bisection(topology),
+        full_bisection_bytes_per_s=float(topology.link_rate[nic_side & _first_half(topology)[topology.link_src]].sum()),
         planes=int(topology.vertex_plane.max()) + 1,
         switch_planes=switch_planes(topology),
         diameter_links=diameter,
@@ -115,7 +117,7 @@ def tier_reports(topology: Topology, fabric: Fabric) -> list[TierReport]:
 
 
 def bisection(topology: Topology) -> float:
-    """Return the bytes/s that the first half of the nodes can send to the second half over the network: a maximum flow through the switches."""
+    """Return the bytes/s that the first half of the nodes can send to the second half: a maximum flow through the switches."""
     if topology.link_src.size > MAX_FLOW_LINKS:
         return tier_bisection(topology)
     switch_0 = first_switch(topology)
@@ -156,7 +158,7 @@ def path_reports(topology: Topology, routes: Routes) -> list[PathReport]:
         dist = np.where(row > 0, np.minimum(dist, row), dist)
     others = np.arange(1, topology.n_nics)
     far = dist[routes.nic_group[1:]]
-    reports = {}
+    reports: dict[str, PathReport] = {}
     for d in np.unique(far[far < 32767]):
         nic = others[far == d][:1]
         _, links = paths(topology, routes, np.zeros(1), nic, np.zeros(1))

@@ -5,7 +5,7 @@
     spine r3.1       spine 1 of rail 3             leaf 5, spine 5, core 12     where a switch serves all rails
 
 Switches are numbered within their tier and rail (with several planes: those of plane 0 first). A link is `a -> b`; one of several parallel
-cables is `a -> b #2`, counted from 0.
+cables is `a -> b (2)`, counted from 0.
 """
 
 import re
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from netsim.errors import InputError, did_you_mean
-from netsim.kernels.structs import GPU, NIC, SCALE_UP, Array, Topology
+from netsim.kernels.structs import GPU, NIC, SCALE_UP, SWITCH, Array, Topology
 
 TIERS = ("", "leaf", "spine", "core")
 _PATTERN = re.compile(
@@ -71,28 +71,31 @@ def find_vertex(topology: Topology, name: str) -> int:
             alike = _alike(topology, TIERS.index(match["tier"]), -1 if match["rail"] is None else int(match["rail"]))
             found = int(alike[int(match["switch"])]) if int(match["switch"]) < alike.size else -1
     if found < 0:
-        raise InputError(f"expected the name of a vertex such as 'leaf r3.s0' or 'nic n17.3'{did_you_mean(name, all_names(topology))}; got '{name}'")
+        hint = did_you_mean(name, switch_names(topology)) or f" (nodes are n0 to n{topology.n_nodes - 1})"
+        raise InputError(f"expected the name of a vertex such as 'leaf r3.s0' or 'nic n17.3'; got '{name}'{hint}")
     return found
 
 
-def all_names(topology: Topology) -> Iterator[str]:
-    """Yield the names of switches, then of hosts."""
-    switch_0 = topology.vertex_kind.size - topology.n_switches
-    for v in (*range(switch_0, topology.vertex_kind.size), *range(switch_0)):
-        yield vertex_name(topology, v)
+def switch_names(topology: Topology) -> Iterator[str]:
+    """Yield the names of all switches, from leaf up."""
+    numbers: dict[tuple[int, int], int] = {}
+    switches = topology.vertex_kind == SWITCH
+    for tier, rail in zip(topology.vertex_tier[switches].tolist(), topology.vertex_rail[switches].tolist(), strict=True):
+        numbers[tier, rail] = numbers.get((tier, rail), -1) + 1
+        yield switch_name(tier, rail, numbers[tier, rail])
 
 
 def link_name(topology: Topology, link: int) -> str:
     """Return `a -> b` with the cable's number where there are several."""
     src, dst = int(topology.link_src[link]), int(topology.link_dst[link])
     same = _between(topology, src, dst)
-    number = f" #{int(np.searchsorted(same, link))}" if same.size > 1 else ""
+    number = f" ({int(np.searchsorted(same, link))})" if same.size > 1 else ""
     return f"{vertex_name(topology, src)} -> {vertex_name(topology, dst)}{number}"
 
 
 def find_links(topology: Topology, name: str) -> Array:
-    """Return the links that `a -> b` or `a -> b #2` names; raises `InputError` if there are none."""
-    match = re.fullmatch(r"\s*(.+?)\s*->\s*(.+?)\s*(?:#\s*(\d+))?\s*", name)
+    """Return the links that `a -> b` or `a -> b (2)` names; raises `InputError` if there are none."""
+    match = re.fullmatch(r"\s*(.+?)\s*->\s*(.+?)\s*(?:\(\s*(\d+)\s*\))?\s*", name)
     if match is None:
         raise InputError(f"expected a link such as 'leaf r3.s0 -> spine r3.1'; got '{name}'")
     src, dst = find_vertex(topology, match[1]), find_vertex(topology, match[2])

@@ -1,4 +1,4 @@
-"""Rail-optimised fat tree: NIC r of every node of a segment hangs on the leaf of rail r, so that traffic within a rail stays below one leaf or spine.
+"""Rail-optimised fat tree: NIC r of every node of a segment hangs on the leaf of rail r, so that traffic within a rail takes few hops.
 
 Spines serve one rail each (then rails meet only in the cores, if there are three tiers, or in the nodes) or all rails (as NVIDIA cables a
 DGX SuperPOD: reference architecture RA-11333, 2023). Also the lower part of `dual_plane`, which lays the same cables once per plane.
@@ -9,7 +9,7 @@ import numpy as np
 from netsim.config.topology import Fabric
 from netsim.errors import InputError
 from netsim.kernels.structs import Topology
-from topologies.clos import Leaves, clos, ports
+from topologies.clos import Leaves, clos, leaves_per_pod, ports
 
 
 def build(fabric: Fabric) -> Topology:
@@ -33,21 +33,20 @@ def rail_leaves(fabric: Fabric, planes: int) -> Leaves:
     order = np.lexsort((seg, rail, seg // per_pod, spine_rail, core_rail, plane))
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
-    rank = rank.reshape(planes, rails, n_segments)
 
     keys = np.stack([plane, core_rail, spine_rail, seg // per_pod])[:, order]
     group = np.concatenate([[0], np.cumsum(np.any(np.diff(keys, axis=1), axis=0))])
     zone_of_leaf = np.concatenate([[0], np.cumsum(np.any(np.diff(keys[:2], axis=1), axis=0))])
     zone = zone_of_leaf[np.searchsorted(group, np.arange(group[-1] + 1))]
     node_segment = np.arange(fabric.nodes) // segment
-    of_nic = rank[:, :, node_segment].transpose(2, 1, 0).reshape(fabric.nodes * rails, planes)
+    of_nic = rank.reshape(planes, rails, n_segments)[:, :, node_segment].transpose(2, 1, 0).reshape(fabric.nodes * rails, planes)
     return Leaves(of_nic=of_nic, rail=rail[order], group=group, zone=zone)
 
 
 def _segments_per_pod(fabric: Fabric, n_segments: int) -> int:
     if fabric.tiers == 2:
         return n_segments
-    leaves = fabric.pod or ports(fabric, 2)[0] // (fabric.spine.parallel or 1)
+    leaves = leaves_per_pod(fabric)
     per_pod = leaves if fabric.spines == "per_rail" else leaves // fabric.nics
     if per_pod < 1:
         raise InputError(f"topology.pod: expected at least the {fabric.nics} leaves of one segment under shared spines; got {leaves}")

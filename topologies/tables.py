@@ -66,9 +66,15 @@ def paths(topology: Topology, table: Routes, src_nic: Array, dst_nic: Array, qp:
 def _unreachable(topology: Topology, src: int, dst: int, count: int) -> str:
     nic_0 = topology.n_gpus + topology.n_nodes
     planes = topology.vertex_plane[nic_0 + src], topology.vertex_plane[nic_0 + dst]
-    why = "no cables join them (spines: shared, or three tiers, join rails)" if planes[0] != planes[1] else "every way between them has failed"
+    why = (
+        "no cables join them (spines: shared, or three tiers, join rails)"
+        if planes[0] != planes[1]
+        else "every way between them has failed"
+    )
     more = f" (and {count - 1:,} more pairs)" if count > 1 else ""
-    return f"topology: expected a way from {vertex_name(topology, nic_0 + src)} to {vertex_name(topology, nic_0 + dst)}{more}; got none: {why}"
+    return (
+        f"topology: expected a way from {vertex_name(topology, nic_0 + src)} to {vertex_name(topology, nic_0 + dst)}{more}; got none: {why}"
+    )
 
 
 def _by_nic(mask: Array, nic: Array, n_nics: int) -> Array:
@@ -102,7 +108,7 @@ def _ports_up(topology: Topology) -> list[int]:
 
 
 def _groups(nic_leaf: Array) -> tuple[Array, Array, Array]:
-    """Return (nic_group int32[n_nics], group_ptr, group_switch): NICs with the same set of leaves are one group, in order of their leaves."""
+    """Return (nic_group int32[n_nics], group_ptr, group_switch): NICs with the same set of leaves are one group, in order of leaf."""
     rows, group = np.unique(np.sort(nic_leaf, axis=1), axis=0, return_inverse=True)
     first_seen = rows >= 0
     first_seen[:, 1:] &= rows[:, 1:] != rows[:, :-1]

@@ -93,7 +93,12 @@ class Tier:
 
 @dataclass(frozen=True)
 class Edge:
-    """A cable of the `custom` builder: its two ends by name (`nic n0.3`, `leaf r3.s0`, `spine 1`), rate, propagation and how many such cables."""
+    """A cable of the builder custom.
+
+    a, b: its two ends by name (`nic n0.3`, `leaf r3.s0`, `spine 1`).
+    rate, latency: left out, those of `link`.
+    count: how many such cables.
+    """
 
     a: str
     b: str
@@ -106,7 +111,7 @@ class Edge:
 class Fault:
     """A link that is dead or slow, always or for a while.
 
-    link: its name, such as `leaf r3.s0 -> spine r3.1`; parallel cables fail together unless one is named by ` #2` behind it.
+    link: its name, such as `leaf r3.s0 -> spine r3.1`; parallel cables fail together unless one is named by ` (2)` behind it.
     rate: what is left of it; 0 is dead.
     from, until: when; without both the fault is there from the start and stays.
     both_ways: the opposite direction as well.

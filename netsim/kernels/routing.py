@@ -8,9 +8,9 @@ Among n equal candidates the choice depends on the mode:
     DMODK   (destination number // divisor of the tier) mod n            Zahavi, "D-Mod-K routing providing non-blocking traffic for shift
                                                                          permutations on real life fat trees", 2010
 
-A hash h in [0, 2^32) picks candidate h n / 2^32. The divisor of a tier is the product of the choices below it (ports of a NIC, times ports up
-of a leaf, times ...), the same for the way up and for parallel cables on the way down; candidates are in order of peer and then of cable.
-A NIC with several ports chooses among those whose leaf is nearest to the destination. All functions are pure; links are numbers of `Topology`.
+A hash h in [0, 2^32) picks candidate h n / 2^32. The divisor of a tier is the product of the choices below it (ports of a NIC, times ports
+up of a leaf, times ...), the same for the way up and for parallel cables on the way down; candidates are in order of peer, then of cable.
+A NIC with several ports chooses among those whose leaf is nearest to the destination. Links are numbers of `Topology`.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def choose(routes: Routes, n: int, divisor: int, switch: int, src_nic: int, dst_
     h = mix(h ^ (np.uint64(src_nic) << np.uint64(32)) ^ np.uint64(dst_nic))
     if routes.mode == ECMP:
         h = mix(h ^ np.uint64(qp))
-    return np.int64(((h >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+    return int(np.int64(((h >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)))
 
 
 @njit(cache=True)
@@ -78,7 +78,10 @@ def last_hop(routes: Routes, switch: int, src_nic: int, dst_nic: int, qp: int) -
 
 @njit(cache=True)
 def candidates(routes: Routes, switch: int, dst_nic: int) -> tuple[int, int]:
-    """Return (first, last) so that `set_idx[first:last]` are all equal links onwards; empty on the destination's own leaf and where there is no way."""
+    """Return (first, last) so that `set_idx[first:last]` are all equal links onwards.
+
+    There are none on the destination's own leaf (see `last_hop`) and where there is no way.
+    """
     k = routes.hop_set[switch * routes.n_groups + routes.nic_group[dst_nic]]
     if k < 0:
         return 0, 0

@@ -1,11 +1,11 @@
 """Equal-cost next hops from every switch to every group of destinations, by breadth-first search backwards from each group.
 
-The graph holds switches only and only links that work. A group is a set of switches (the leaves its NICs hang on); they are at distance 1, counted
-in links to the NIC. From a switch at distance d, every link to a switch at distance d - 1 is a candidate. Ties are not broken here: all of
-them are kept, whatever the shape of the graph.
+The graph holds switches only and only links that work. A group is a set of switches (the leaves its NICs hang on); they are at distance 1,
+counted in links to the NIC. From a switch at distance d, every link to a switch at distance d - 1 is a candidate. Ties are not broken here:
+all of them are kept, whatever the shape of the graph.
 
-Rows with the same candidates share one set. Sets are found in an open-addressing hash table under the sum of their links' hashes, and compared
-link by link, so that a hash collision costs time and not correctness. Cost: groups x links; memory: switches x groups.
+Rows with the same candidates share one set. Sets are found in an open-addressing hash table under the sum of their links' hashes, and
+compared link by link, so that a hash collision costs time and not correctness. Cost: groups x links; memory: switches x groups.
 """
 
 import numpy as np

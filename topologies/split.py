@@ -7,7 +7,7 @@ from netsim.kernels.structs import NIC, SWITCH, Array, Topology
 
 
 def planes(topology: Topology) -> Array:
-    """Return int16[V]: the connected component of NICs and switches that a vertex is in, by cables whether they work or not; -1 for GPUs and scale-up."""
+    """Return int16[V]: the connected component of NICs and switches, by cables whether they work or not; -1 for GPUs and scale-up."""
     network = topology.vertex_kind[topology.link_src] >= NIC
     network &= topology.vertex_kind[topology.link_dst] >= NIC
     first = topology.n_gpus + topology.n_nodes
