@@ -18,11 +18,11 @@ from netsim.kernels.structs import Plan
 PS_PER_US = 1_000_000
 
 
-def close(call: Call, edges: Edges, fill_us: float, channel_rate: float, nvlink: float | None = None, overhead_us: float = 0.0) -> Plan:
+def close(call: Call, edges: Edges, fill_us: float, channel_rate: float, nvlink: float | None = None, overhead_us: tuple[float, float] = (0.0, 0.0)) -> Plan:
     """Close a plan.
 
     `channel_rate` bytes/s that a thread block puts on the heaviest edge of its bundle; `nvlink` share of the line rate, where it is not
-    that of the figures; `overhead_us` time per call in which the bundles move nothing over NVLink, though they may over the network.
+    that of the figures; `overhead_us` time per call in which the bundles move nothing over NVLink, over the network.
     """
     figures, p = call.figures, call.geometry.number
     edges.pack_bundles()
@@ -31,12 +31,13 @@ def close(call: Call, edges: Edges, fill_us: float, channel_rate: float, nvlink:
     pace = np.minimum(link_pace(call, table, ports, overhead_us), channel_rate)
     hop = np.where(table["nic_src"] < 0, figures.nvlink_hop_us[p] - figures.wire_us[0], figures.net_hop_us[p] - figures.wire_us[1])
     delay = np.rint(np.maximum(hop, 0.1) * PS_PER_US).astype(np.int64)
-    fill = round((figures.start_us[p] + fill_us) * PS_PER_US)
+    start = figures.p2p_start_us if call.algorithm == "p2p" and p == 2 else figures.start_us[p]
+    fill = round((start + fill_us) * PS_PER_US)
     sms = 0 if call.nccl.sm_free_collectives else call.channels
     return edges.close(call.algorithm, call.geometry.protocol, sms, round(figures.launch_us * PS_PER_US), fill, pace, delay)
 
 
-def link_pace(call: Call, table: dict[str, np.ndarray], nvlink_efficiency: float, overhead_us: float = 0.0) -> np.ndarray:
+def link_pace(call: Call, table: dict[str, np.ndarray], nvlink_efficiency: float, overhead_us: tuple[float, float] = (0.0, 0.0)) -> np.ndarray:
     """Return the pace of each bundle that its busiest link allows when the call is alone, bytes/s on its heaviest edge."""
     place, platform, figures = call.place, call.platform, call.figures
     load = table["nbytes"] * table["weight"]
@@ -46,7 +47,7 @@ def link_pace(call: Call, table: dict[str, np.ndarray], nvlink_efficiency: float
     for end, nic in (("src", "nic_src"), ("dst", "nic_dst")):
         port = np.where(over_net, place.ranks + place.node[table[end]] * max(platform.nics_per_node, 1) + table[nic], table[end])
         total = np.bincount(port, weights=load)
-        busy = np.maximum(busy, total[port] / np.where(over_net, nic_rate, gpu_rate) + np.where(over_net, 0.0, overhead_us * 1e-6))
+        busy = np.maximum(busy, total[port] / np.where(over_net, nic_rate, gpu_rate) + np.where(over_net, overhead_us[1], overhead_us[0]) * 1e-6)
     bundles = int(table["bundle"].max()) + 1 if len(load) else 0
     seconds, heaviest = np.zeros(bundles), np.zeros(bundles)
     np.maximum.at(seconds, table["bundle"], busy)

@@ -2,6 +2,7 @@
 
 Head h of every node joins a tree with the heads h of the other nodes over its own NIC, on even channels the first tree, on odd ones the second. Per
 chunk: the switch reduces it into the head, the head adds what its children sent and sends it up; down it comes the same way and is stored to all GPUs.
+Reduction and multicast of a loop are stages of their own here, with the tree between them: each has its barriers.
 """
 
 import math
@@ -55,8 +56,8 @@ def build(call: Call) -> Plan:
         _one_tree(call, edges, np.arange(which, len(shares), 2), share, loops, which)
     figures = call.figures
     latency = figures.nvls_us + 2 * math.floor(math.log2(place.nodes)) * figures.nvls_net_hop_us
-    barriers = loops * (figures.nvls_loop_us + figures.nvlink_hop_us[2])
-    return close(call._replace(channels=len(shares)), edges, latency, math.inf, overhead_us=barriers)
+    barriers = loops * figures.nvls_loop_us
+    return close(call._replace(channels=len(shares)), edges, latency, math.inf, overhead_us=(2 * barriers, barriers))
 
 
 def _one_tree(call: Call, edges: Edges, channels: np.ndarray, share: int, loops: int, which: int) -> None:

@@ -72,8 +72,17 @@ def build(call: Call) -> Plan:
         what = whole_stream(call, share, chunk)
         _tree_edges(call, edges, shape, np.array(channels), what, bundle)
         fills.append(_depth_us(call, what))
-    share_of_block = 0.5 if call.geometry.protocol == "simple" else 0.7
-    return close(call, edges, max(fills), call.figures.channel_rate[call.geometry.number] * share_of_block)
+    return close(call, edges, max(fills), call.figures.channel_rate[call.geometry.number] / streams(call))
+
+
+def streams(call: Call) -> int:
+    """Sends and receives of the busiest thread block."""
+    busiest = 2
+    for which in range(2 * len(call.graphs.tree.channels)):
+        up, _ = parents(call, which)
+        children = np.bincount(up[up >= 0], minlength=len(up))
+        busiest = max(busiest, 2 * int((children + (up >= 0)).max()))
+    return busiest
 
 
 def _depth_us(call: Call, what: Stream) -> float:

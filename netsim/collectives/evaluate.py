@@ -1,0 +1,187 @@
+"""Simulated against measured: `python -m netsim.collectives.evaluate` writes docs/collectives.md from published tables of nccl-tests.
+
+Every row of the data that names GPU, ranks, size and a time or a bus bandwidth is simulated on an idle fabric; tables that do not measure an idle
+RDMA fabric, or not NCCL, are left out by name and reason (`LEFT_OUT`). Nothing here, and nothing in the model, depends on a table.
+"""
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.collectives.plan import plan
+from netsim.collectives.platform import Communicator, Platform
+from netsim.collectives.timing import idle_us
+from netsim.config.nccl import Nccl
+
+OPS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all", "sendrecv": "ring_shift",
+       "send_recv": "sendrecv"}  # fmt: skip
+LEFT_OUT = {
+    "symphony-2n-misconf": "a fault case: nodes before their NICs were configured",
+    "gcp-a3mega-2n": "GPUDirect-TCPXO, a transport over TCP",
+    "gcp-a4-ag": "in-place all-gather with an unstated number of ranks per size; small sizes of 280 us point to a proxy that NCCL's model lacks",
+    "collnet_sharp": "CollNet without a working switch offload, by its author",
+    "nccl1229": "approximate values from a forum",
+    "deepep": "DeepEP kernels, not NCCL",
+    "6kd-ar": "PCIe GPUs without NVLink",
+    "isambard": "Slingshot, ranges instead of values",
+    "aws-efa-ep16": "approximate values, GPU not named",
+    "vidur": "kernel times of three repeats, fabric between nodes not stated",
+    "tog-0428-hca": "message size not stated",
+    "tog-0426-groups": "an average over sizes",
+    "oci-gb300-all_reduce-128": "two racks of NVL72: several NICs per domain shared by 72 GPUs",
+    "aws-p5": "EFA, whose transport is not RDMA over queue pairs",
+    "stas-b200-4n": "EFA, whose transport is not RDMA over queue pairs",
+    "oci-gb200-128": "two racks of NVL72: several NICs per domain shared by 72 GPUs",
+    "coreweave-gb200-144": "several racks of NVL72", "coreweave-gb200-1440": "several racks of NVL72",
+}  # fmt: skip
+DOMAIN = {"GB200": 72, "gb200": 72, "GB300": 72, "gb300": 72}
+
+
+class Row(NamedTuple):
+    """One measurement in the model's terms."""
+
+    table: str
+    op: str
+    nbytes: int
+    measured_us: float
+    comm: Communicator
+    platform: Platform
+    nccl: Nccl
+    simulated_us: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Relative error of the simulated time."""
+        return self.simulated_us / self.measured_us - 1
+
+
+def platform_of(row: dict[str, str]) -> Platform:
+    """Return the machine that a row describes."""
+    gpu, network = row["gpu"], row["network"]
+    width = DOMAIN.get(gpu, 8)
+    nics, gbps = 8, 400.0
+    found = re.search(r"(\d+)x(\d+)G", network)
+    if found:
+        nics, gbps = int(found.group(1)), float(found.group(2))
+    if nics == 2 * width:  # two ports of one NIC, which NCCL merges
+        nics, gbps = width, 2 * gbps
+    if gpu.lower().startswith("a100"):
+        return Platform("ampere", width, nics, (gbps if found else 200.0) / 8 * 1e9, "amd", 300e9, 4)
+    if gpu.lower().startswith(("h100", "h200")):
+        return Platform("hopper", width, nics, gbps / 8 * 1e9, "intel", 450e9, 5)
+    return Platform("blackwell", width, width if width > 8 else nics, gbps / 8 * 1e9, "intel", 900e9, 5)
+
+
+def nccl_of(row: dict[str, str]) -> Nccl:
+    """Return the variables that the algorithm column states."""
+    text = row["algo_proto"]
+    named = {"ring": "Ring", "tree": "Tree", "nvls_tree": "NVLSTree"}
+    algorithm = named.get(text) or ("Ring" if "NCCL_ALGO=Ring" in text else None)
+    ctas, pairs = re.search(r"MIN_CTAS=(\d+)", text), re.search(r"QPS_PER_CONNECTION=(\d+)", text)
+    return Nccl(
+        NCCL_ALGO=algorithm,
+        NCCL_MIN_CTAS=int(ctas.group(1)) if ctas else None,
+        NCCL_IB_QPS_PER_CONNECTION=int(pairs.group(1)) if pairs else 1,
+        NCCL_NVLS_ENABLE=0 if "NVLS disabled" in text else 2,
+    )
+
+
+def measured_us(row: dict[str, str], ranks: int, nbytes: int) -> float:
+    """Return the time of a row, from its bus bandwidth where it has none."""
+    if row["time_us"]:
+        return float(row["time_us"])
+    factor = {"all_reduce": 2 * (ranks - 1) / ranks, "sendrecv": 1.0, "send_recv": 1.0}.get(row["op"], (ranks - 1) / ranks)
+    return nbytes * factor / float(row["busbw_GBs"]) / 1e3 if row["busbw_GBs"] and float(row["busbw_GBs"]) > 0.05 else 0.0
+
+
+def reason_left_out(row: dict[str, str]) -> str:
+    """Return why a row is not simulated, or an empty string."""
+    if not (row["size_bytes"] and row["ranks"] and (row["time_us"] or row["busbw_GBs"]) and row["op"] in OPS):
+        return "no size, ranks or time"
+    if row["op"] == "sendrecv" and row["table_id"].startswith("tog") and int(row["ranks"]) > 32:
+        return "more than 4 nodes: the cross-rail hop of every node meets in the spine, which is not idle then"
+    name = row["table_id"] + " " + row["algo_proto"]
+    return next((why for key, why in LEFT_OUT.items() if key in name), "")
+
+
+def read(path: Path) -> tuple[list[Row], dict[str, str]]:
+    """Read the rows that can be simulated, and the tables left out with the reason."""
+    rows, left = [], {}
+    for line in csv.DictReader(path.open()):
+        why = reason_left_out(line)
+        if why:
+            left.setdefault(line["table_id"], why)
+            continue
+        ranks, nbytes, platform = int(line["ranks"]), int(line["size_bytes"]), platform_of(line)
+        time = measured_us(line, ranks, nbytes)
+        if time <= 0:
+            continue
+        width = platform.gpus_per_node if platform.gpus_per_node > 8 else int(line["ranks_per_node"] or min(ranks, 8))
+        comm = Communicator(tuple(r // width for r in range(ranks)), tuple(r % width for r in range(ranks)))
+        table = f"{line['table_id']} {line['op']} {ranks} {line['algo_proto'] if line['table_id'].startswith('tog') else ''}".strip()
+        rows.append(Row(table, OPS[line["op"]], nbytes, time, comm, platform, nccl_of(line)))
+    return rows, left
+
+
+def simulate(rows: Iterable[Row], time_us: Callable[[Row], float]) -> list[Row]:
+    """Fill in the simulated time of every row."""
+    return [row._replace(simulated_us=time_us(row)) for row in rows]
+
+
+def idle(row: Row) -> float:
+    """Time of a row's plan on an idle machine."""
+    return idle_us(plan(row.op, row.nbytes, row.comm, row.platform, row.nccl))
+
+
+def _summary(rows: list[Row]) -> str:
+    if not rows:
+        return "- | - | -"
+    errors = np.abs([row.error for row in rows])
+    return f"{len(rows)} | {np.median(errors):.1%} | {np.quantile(errors, 0.9):.1%}"
+
+
+def report(rows: list[Row], left: dict[str, str], engine: str) -> str:
+    """Return the page: a table of errors per measured table, then the large sizes of each."""
+    large = [r for r in rows if r.nbytes >= 1 << 20]
+    small = [r for r in rows if r.nbytes < 1 << 20]
+    out = [
+        "# Collectives: simulated against measured", "",
+        f"Written by `python -m netsim.collectives.evaluate` ({engine}). Error: |simulated / measured - 1| of the time of a call alone on its machine.", "",
+        "| | rows | median | 90th percentile |", "|---|---|---|---|",
+        f"| from 1 MiB up | {_summary(large)} |", f"| below 1 MiB | {_summary(small)} |", "",
+        "| table | below 1 MiB: rows | median | p90 | from 1 MiB: rows | median | p90 |", "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for table in dict.fromkeys(r.table for r in rows):
+        mine = [r for r in rows if r.table == table]
+        out.append(f"| {table} | {_summary([r for r in mine if r.nbytes < 1 << 20])} | {_summary([r for r in mine if r.nbytes >= 1 << 20])} |")
+    out += ["", "## Left out", ""] + [f"* {table}: {why}" for table, why in left.items()]
+    return "\n".join(out) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page, or with --rows print every row."""
+    parser = argparse.ArgumentParser(prog="python -m netsim.collectives.evaluate", description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("docs/data/collectives.csv"))
+    parser.add_argument("--out", type=Path, default=Path("docs/collectives.md"))
+    parser.add_argument("--rows", metavar="TABLE", help="print the rows of tables whose name contains this, and write nothing")
+    options = parser.parse_args(arguments)
+    rows, left = read(options.data)
+    if options.rows is not None:
+        for row in simulate([r for r in rows if options.rows in r.table], idle):
+            built = plan(row.op, row.nbytes, row.comm, row.platform, row.nccl)
+            sys.stdout.write(
+                f"{row.table:50} {row.nbytes:12} {row.measured_us:10.1f} {row.simulated_us:10.1f} {row.error:+7.1%} {built.algorithm} {built.protocol} {built.channels}\n"
+            )
+        return 0
+    options.out.write_text(report(simulate(rows, idle), left, "closed form of the plan on an idle fabric"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
