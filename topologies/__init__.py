@@ -12,7 +12,7 @@ A new fabric is a new module here with `build(fabric: Fabric) -> Topology`, or a
 
 from topologies.builders import build
 from topologies.faults import fault_events, with_rates
-from topologies.names import find_links, find_vertex, link_name, vertex_name
+from topologies.names import find_links, find_vertex, link_name, link_names, vertex_name
 from topologies.split import partition, planes
 from topologies.tables import paths, routes
 
@@ -22,6 +22,7 @@ __all__ = [
     "find_links",
     "find_vertex",
     "link_name",
+    "link_names",
     "partition",
     "paths",
     "planes",

@@ -85,6 +85,19 @@ def switch_names(topology: Topology) -> Iterator[str]:
         yield switch_name(tier, rail, numbers[tier, rail])
 
 
+def link_names(topology: Topology) -> list[str]:
+    """Return the names of all links, in order: what `link_name` says of each, without looking for parallel cables one by one."""
+    switch_0 = topology.vertex_kind.size - topology.n_switches
+    names = [*(vertex_name(topology, v) for v in range(switch_0)), *switch_names(topology)]
+    src, dst = topology.link_src.astype(np.int64), topology.link_dst
+    _, row, count = np.unique(src * topology.vertex_kind.size + dst, return_inverse=True, return_counts=True)
+    order = np.argsort(row, kind="stable")
+    number = np.empty(row.size, np.int64)
+    number[order] = np.arange(row.size) - (np.cumsum(count) - count)[row[order]]
+    ends = zip(src.tolist(), dst.tolist(), number.tolist(), count[row].tolist(), strict=True)
+    return [f"{names[a]} -> {names[b]}" + (f" ({n})" if several > 1 else "") for a, b, n, several in ends]
+
+
 def link_name(topology: Topology, link: int) -> str:
     """Return `a -> b` with the cable's number where there are several."""
     src, dst = int(topology.link_src[link]), int(topology.link_dst[link])
