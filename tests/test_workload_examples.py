@@ -4,9 +4,9 @@ import pytest
 
 import workload
 from tests.workload_cases import GPT3, LLAMA70, MIXTRAL, OVERLAP, build, training
+from workload.layout import layout_of
 from workload.programs import stages
 from workload.shape import Shape
-from workload.layout import layout_of
 from workload.step import stage_params
 
 
@@ -55,7 +55,9 @@ def test_gpt3_tensor_parallel(gpt3):
     assert sum(n * b // n * 7 // 8 for n, b in (middle["tp", "all_gather"], middle["tp", "reduce_scatter"])) == 507_343_011_840
     first, last = grouped(gpt3, 0), grouped(gpt3, 7)
     assert first["tp.all_reduce.embedding"] == first["tp.all_gather.embedding_grad"] == (96, 96 * 50_331_648)
-    assert last["tp.all_gather.head"] == last["tp.all_gather.head_input"] == last["tp.reduce_scatter.head_input_grad"] == (96, 96 * 50_331_648)
+    assert (
+        last["tp.all_gather.head"] == last["tp.all_gather.head_input"] == last["tp.reduce_scatter.head_input_grad"] == (96, 96 * 50_331_648)
+    )
     assert sum(last[f"tp.all_reduce.loss_{x}"][0] for x in ("maximum", "target", "sum")) == 288
     assert last["tp.all_reduce.loss_sum"] == (96, 96 * 8_192)
     assert [grouped(gpt3, r)["tp.all_reduce.layernorm_grads"] for r in (0, 3, 7)] == [(1, 3_538_944), (1, 3_538_944), (1, 3_637_248)]
@@ -138,7 +140,11 @@ def test_mixtral_communication(mixtral):
     assert middle["ep.all_gather.counts"] == (128, 128 * 512)
     assert middle["ep", "all_to_all"][0] == 768
     assert middle["pp.send.forward"] == (16, 536_870_912)
-    assert [x["dp.reduce_scatter.dense_grads"] for x in (middle, first, last)] == [(1, 1_343_488_000), (9, 1_867_776_000), (1, 1_867_792_384)]
+    assert [x["dp.reduce_scatter.dense_grads"] for x in (middle, first, last)] == [
+        (1, 1_343_488_000),
+        (9, 1_867_776_000),
+        (1, 1_867_792_384),
+    ]
     assert [x["dp.all_gather.dense_params"] for x in (middle, first, last)] == [(1, 671_744_000), (9, 933_888_000), (1, 933_896_192)]
     assert [x["dp.reduce_scatter.expert_grads"] for x in (first, middle)] == [(16, 5_637_144_576), (1, 5_637_144_576)]
     assert [x["dp.all_gather.expert_params"] for x in (first, middle)] == [(16, 2_818_572_288), (1, 2_818_572_288)]

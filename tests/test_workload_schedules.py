@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workload_cases import TINY, build, replay, training
+from tests.workload_cases import OVERLAP, TINY, build, replay, training
 from workload.schedule import Pipe, in_flight
 from workload.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 
@@ -36,7 +36,8 @@ def test_interleaved_order(overlap):
         "B2c0 B3c0 B4c1 B5c1 B6c1 B7c1 B4c0 B5c0 B6c0 B7c0"
     )
     assert order(interleaved.steps(3, pipe)) == (
-        "F0c0 F1c0 F2c0 F3c0 F0c1 B0c1 F1c1 B1c1 F2c1 B2c1 F3c1 B3c1 F4c0 B0c0 F5c0 B1c0 F6c0 B2c0 F7c0 B3c0 F4c1 B4c1 F5c1 B5c1 F6c1 B6c1 F7c1 B7c1 "
+        "F0c0 F1c0 F2c0 F3c0 F0c1 B0c1 F1c1 B1c1 F2c1 B2c1 F3c1 B3c1 F4c0 B0c0 F5c0 B1c0 F6c0 B2c0 F7c0 B3c0 F4c1 B4c1 "
+        "F5c1 B5c1 F6c1 B6c1 F7c1 B7c1 "
         "B4c0 B5c0 B6c0 B7c0"
     )
     assert [in_flight(interleaved.steps(r, pipe)) for r in range(4)] == [11, 9, 7, 5]
@@ -76,7 +77,9 @@ def messages(module, pipe):
 
 
 @settings(deadline=None)
-@given(p=st.integers(2, 5), v=st.integers(2, 4), groups=st.integers(1, 3), overlap=st.booleans(), flush=st.booleans(), wider=st.integers(0, 3))
+@given(
+    p=st.integers(2, 5), v=st.integers(2, 4), groups=st.integers(1, 3), overlap=st.booleans(), flush=st.booleans(), wider=st.integers(0, 3)
+)
 def test_interleaved_messages_match_in_order(p, v, groups, overlap, flush, wider):
     pipe = Pipe(p, v, (p + wider) * groups, p + wider, overlap, flush)
     sent, received = messages(interleaved, pipe)
@@ -104,8 +107,8 @@ def test_other_messages_match_in_order(p, m):
 )
 @pytest.mark.parametrize("tp", [1, 2])
 def test_runs_without_deadlock(monkeypatch, schedule, vpp, pipeline, tp):
-    section = training({"kind": "training", "model": TINY, "sequence": 256, "global_batch": 16}, parallel={"pp": 4, "tp": tp, "vpp": vpp},
-                       pipeline={"schedule": schedule, **pipeline}, data_parallel={"overlap_grad_reduce": True, "overlap_param_gather": True})  # fmt: skip
+    case = {"kind": "training", "model": TINY, "sequence": 256, "global_batch": 16}
+    section = training(case, parallel={"pp": 4, "tp": tp, "vpp": vpp}, pipeline={"schedule": schedule, **pipeline}, data_parallel=OVERLAP)
     work = build(monkeypatch, section, 8 * tp)
     _, matched, _, _ = replay(work)
     p = work.programs

@@ -1,8 +1,7 @@
 """The seam to the co-simulation: build a training iteration, count it, list its kernels.
 
-    work = build(run.workload, n_gpus=1024, gpus_per_node=8, device=device)
-    work.programs, work.groups          # what every GPU does
-    tally(work, stage=0)                # operations and bytes per kind of communication
+work = build(run.workload, n_gpus=1024, gpus_per_node=8, device=device) work.programs, work.groups          # what every GPU does
+tally(work, stage=0)                # operations and bytes per kind of communication
 """
 
 from typing import NamedTuple
@@ -26,7 +25,8 @@ from workload.tape import STREAMS, Tables
 class Calls(NamedTuple):
     """Table of communication calls, named by `call` of COMM rows.
 
-    op: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv (first member to second), ring_shift (each member to the next).
+    op: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv (first member to second), ring_shift (each member to the
+    next).
     nbytes: buffer of all_reduce and broadcast, gathered output, scattered input, all_to_all send buffer of one rank with its own share,
     message of sendrecv and ring_shift. comm_ranks: size of the communicator (that of the pipeline for sendrecv).
     """
@@ -79,10 +79,21 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, s
     dims = tuple(tables.dims)
     groups = groups_of(s.lay, dimensions(s.lay, training.parallel.hierarchical_sizes), dims)
     return Workload(
-        assemble(programs, segments.duration_ps), groups, stage_of(s.lay), dims, STREAMS, _calls(tables), segments,
+        assemble(programs, segments.duration_ps),
+        groups,
+        stage_of(s.lay),
+        dims,
+        STREAMS,
+        _calls(tables),
+        segments,
         [memory_of(s, stage, program) for stage, program in zip(stages, programs, strict=True)],
-        flops_per_step(training), training.global_batch * training.sequence, training.precision.gemm,
-        peak_flops(device, training.precision.gemm), [stage.held for stage in stages], slowdown(training, n_gpus, seed), s,
+        flops_per_step(training),
+        training.global_batch * training.sequence,
+        training.precision.gemm,
+        peak_flops(device, training.precision.gemm),
+        [stage.held for stage in stages],
+        slowdown(training, n_gpus, seed),
+        s,
     )
 
 
@@ -109,13 +120,9 @@ def _calls(tables: Tables) -> Calls:
 
 
 def slowdown(training: Training, n_gpus: int, seed: int) -> Array:
-    """Return float64[n_gpus]: lognormal factors by GPU (never below the fastest possible), and those given by name."""
-    strag = training.stragglers
+    """Return float64[n_gpus]: factors on compute time of at least 1, lognormal over GPUs."""
     rng = np.random.Generator(np.random.Philox(key=seed))
-    out = np.exp(np.abs(strag.sigma * rng.standard_normal(n_gpus))) if strag.sigma else np.ones(n_gpus)
-    for gpu, factor in strag.slow.items():
-        out[gpu] = factor
-    return out
+    return np.exp(np.abs(training.stragglers.sigma * rng.standard_normal(n_gpus)))
 
 
 class Count(NamedTuple):

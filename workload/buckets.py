@@ -1,8 +1,8 @@
 """Gradient and parameter buckets of a model chunk.
 
-Parameters lie in reverse order of registration, dense and expert ones in buffers of their own. With the distributed optimizer each starts at a
-multiple of 64 elements and a bucket ends at a multiple of lcm(group, 128) (of 65,536 too with `pad_buckets`). A bucket closes once it holds
-`bucket_size` elements; a tied embedding has a bucket of its own. Chunks that are not bucketed have one bucket per buffer.
+Parameters lie in reverse order of registration, dense and expert ones in buffers of their own. With the distributed optimizer each starts
+at a multiple of 64 elements and a bucket ends at a multiple of lcm(group, 128) (of 65,536 too with `pad_buckets`). A bucket closes once
+it holds `bucket_size` elements; a tied embedding has a bucket of its own. Chunks that are not bucketed have one bucket per buffer.
 Source: Megatron-Core `distributed/param_and_grad_buffer.py`.
 """
 
@@ -47,7 +47,8 @@ def _fill(s: Shape, params: list[Param], expert: bool, group: int, limit: int | 
     sharded = s.training.data_parallel.stage != "none"
     end_align = lcm(group, 128, BUSBW_ALIGN if s.training.data_parallel.pad_buckets else 1) if sharded else 1
     out: list[Bucket] = []
-    length, modules = 0, {}
+    length = 0
+    modules: dict[tuple[int, str], None] = {}
 
     def close() -> None:
         nonlocal length, modules

@@ -49,7 +49,10 @@ def _sizes(training: Training, n_gpus: int) -> Iterator[tuple[str, str]]:
     dp = n_gpus // dense
     if training.global_batch % (training.micro_batch * dp):
         unit = training.micro_batch * dp
-        yield "global_batch", f"expected a multiple of micro_batch x dp = {training.micro_batch} x {dp} = {unit}; got {training.global_batch}"
+        yield (
+            "global_batch",
+            f"expected a multiple of micro_batch x dp = {training.micro_batch} x {dp} = {unit}; got {training.global_batch}",
+        )
     instances = training.data_parallel.instances
     if (dp * par.cp) % instances:
         yield "data_parallel.instances", f"expected a divisor of dp x cp = {dp * par.cp}; got {instances}"
@@ -156,7 +159,10 @@ def _virtual(training: Training, s: Shape) -> Iterator[tuple[str, str]]:
     if not lay.pp <= group <= m:
         yield "pipeline.group_size", f"expected pp = {lay.pp} to {m} microbatches; got {group}"
     elif m % group and m % group < lay.pp:
-        yield "pipeline.group_size", f"expected the {m} microbatches to leave none or at least pp = {lay.pp} over; got {m % group} over {group}"
+        yield (
+            "pipeline.group_size",
+            f"expected the {m} microbatches to leave none or at least pp = {lay.pp} over; got {m % group} over {group}",
+        )
 
 
 def notes(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tuple[str, str]]:

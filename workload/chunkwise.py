@@ -13,7 +13,7 @@ class Blocks:
     def __init__(self, s: Shape, tables: Tables) -> None:
         self.s = s
         self.tables = tables
-        self._known: dict[tuple, Block] = {}
+        self._known: dict[tuple, tuple[Block, Block]] = {}
 
     def forward(self, chunk: Chunk) -> Block:
         """Forward pass of a chunk."""

@@ -1,7 +1,7 @@
 """Model FLOPs of an iteration, the numerator of MFU: what the mathematics needs, not what recomputation adds.
 
-Per token 6 x the weights that it meets in matrix products (2 forward, 4 backward), and per layer attention 6 a (d_qk + d_v) s / 2: causal,
-counted once forward and twice backward. Source: Narayanan et al., arXiv 2104.04473, with the causal half as in Megatron-Core.
+Per token 6 x the weights that it meets in matrix products (2 forward, 4 backward), and per layer attention 6 a (d_qk + d_v) s / 2:
+causal, counted once forward and twice backward. Source: Narayanan et al., arXiv 2104.04473, with the causal half as in Megatron-Core.
 """
 
 from netsim.config.model import Model

@@ -1,8 +1,8 @@
 """Parts that are found by name: `<name>` is the file workload/<kind>/<name>.py, a path is a file of the user's own."""
 
+from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -27,5 +27,7 @@ def found(kind: str, name: str) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     if name not in known(kind):
-        raise InputError(f"{name}: expected one of the {kind} {', '.join(known(kind))}, or a path to a Python file{did_you_mean(name, known(kind))}")
+        raise InputError(
+            f"{name}: expected one of the {kind} {', '.join(known(kind))}, or a path to a Python file{did_you_mean(name, known(kind))}"
+        )
     return import_module(f"workload.{kind}.{name}")

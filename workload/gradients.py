@@ -1,11 +1,11 @@
 """When gradients are reduced and parameters gathered.
 
-Gradients of a bucket go once its last gradient exists: reduce-scatter with sharding, else all-reduce, on a stream of their own. Megatron's rules:
-without overlap all go after the last backward; with it the first stage without interleaving starts each bucket from hooks in its last
-backward, other stages start a chunk's bucket after their last backward, and with interleaving and alignment every stage starts a chunk's
-buckets after the same virtual step (k - stage). Parameters are gathered at the end of the step, or during the next forward passes: a module waits
-for its bucket and starts the next one; with interleaving and alignment chunk by chunk.
-Source: Megatron-Core `distributed/`, `pipeline_parallel/schedules.py`.
+Gradients of a bucket go once its last gradient exists: reduce-scatter with sharding, else all-reduce, on a stream of their own.
+Megatron's rules: without overlap all go after the last backward; with it the first stage without interleaving starts each bucket from
+hooks in its last backward, other stages start a chunk's bucket after their last backward, and with interleaving and alignment every stage
+starts a chunk's buckets after the same virtual step (k - stage). Parameters are gathered at the end of the step, or during the next
+forward passes: a module waits for its bucket and starts the next one; with interleaving and alignment chunk by chunk. Source:
+Megatron-Core `distributed/`, `pipeline_parallel/schedules.py`.
 """
 
 from typing import NamedTuple

@@ -49,8 +49,11 @@ def layout_of(training: Training, n_gpus: int, gpus_per_node: int = 8) -> Layout
 
 def grid(lay: Layout, expert: bool = False) -> tuple[tuple[str, ...], Array]:
     """Return the names of the axes, slowest first, and the rank numbers in that shape."""
-    sizes = {"tp": lay.etp, "cp": 1, "ep": lay.ep, "dp": lay.edp, "pp": lay.pp} if expert else {
-        "tp": lay.tp, "cp": lay.cp, "ep": 1, "dp": lay.dp, "pp": lay.pp}
+    sizes = (
+        {"tp": lay.etp, "cp": 1, "ep": lay.ep, "dp": lay.edp, "pp": lay.pp}
+        if expert
+        else {"tp": lay.tp, "cp": lay.cp, "ep": 1, "dp": lay.dp, "pp": lay.pp}
+    )
     axes = tuple(reversed(lay.order.split("-")))
     return axes, np.arange(prod(sizes.values()), dtype=np.int32).reshape([sizes[a] for a in axes])
 
@@ -101,10 +104,18 @@ def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Arr
     pp_prev: (sender, receiver) pairs.
     """
     dims = {
-        "tp": members(lay, ("tp",)), "cp": members(lay, ("cp",)), "dp": members(lay, ("dp",)), "dp_cp": members(lay, ("dp", "cp")),
-        "tp_cp": members(lay, ("tp", "cp")), "tp_dp_cp": members(lay, ("tp", "cp", "dp")), "mp": members(lay, ("tp", "pp")),
-        "world": np.arange(lay.n_gpus, dtype=np.int32).reshape(1, -1), "embd": members(lay, ("pp",))[:, [0, -1]],
-        "ep": members(lay, ("ep",), True), "expt_tp": members(lay, ("tp",), True), "expt_dp": members(lay, ("dp",), True),
+        "tp": members(lay, ("tp",)),
+        "cp": members(lay, ("cp",)),
+        "dp": members(lay, ("dp",)),
+        "dp_cp": members(lay, ("dp", "cp")),
+        "tp_cp": members(lay, ("tp", "cp")),
+        "tp_dp_cp": members(lay, ("tp", "cp", "dp")),
+        "mp": members(lay, ("tp", "pp")),
+        "world": np.arange(lay.n_gpus, dtype=np.int32).reshape(1, -1),
+        "embd": members(lay, ("pp",))[:, [0, -1]],
+        "ep": members(lay, ("ep",), True),
+        "expt_tp": members(lay, ("tp",), True),
+        "expt_dp": members(lay, ("dp",), True),
         "tp_ep": members(lay, ("tp", "ep"), True),
     }
     if lay.instances > 1:

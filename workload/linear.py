@@ -1,15 +1,16 @@
 """Linear layers cut over the tensor-parallel group, with the communication that this takes.
 
-Column-parallel: every GPU has some outputs and needs all inputs. Row-parallel: every GPU has some inputs and a share of the sum.
-With sequence parallelism inputs are gathered and sums scattered over the sequence; without it sums are all-reduced.
+Column-parallel: every GPU has some outputs and needs all inputs. Row-parallel: every GPU has some inputs and a share of the sum. With
+sequence parallelism inputs are gathered and sums scattered over the sequence; without it sums are all-reduced.
 
 | | column | row |
 |---|---|---|
 | forward | AG of the input | RS (AR) of the output |
 | backward | AG of the saved input beside dgrad; RS (AR) of its result beside wgrad | AG of the gradient |
 
-With userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts, each beside
-the next part of its GEMM. Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default userbuffer methods).
+With userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four
+parts, each beside the next part of its GEMM. Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py`
+(default userbuffer methods).
 """
 
 from workload.ops import bias_grad, casts, gemm
@@ -97,11 +98,20 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
     else:
         if s.sp:
             tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_grad")
-        tape.compute(*bias, *casts(s.tokens * n, dtype), *(gemm(s.tokens, n, k, dtype, d) for d in ("dgrad", "wgrad")), free=free, temp=temp, label=name)
+        tape.compute(
+            *bias,
+            *casts(s.tokens * n, dtype),
+            *(gemm(s.tokens, n, k, dtype, d) for d in ("dgrad", "wgrad")),
+            free=free,
+            temp=temp,
+            label=name,
+        )
     tape.mark(name)
 
 
-def column_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", free: int = 0, temp: int = 0) -> None:
+def column_backward(
+    tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", free: int = 0, temp: int = 0, wgrad_temp: int = 0
+) -> None:
     """Backward of a column-parallel layer: the input is gathered beside dgrad, the input's gradient is reduced beside wgrad."""
     dtype = dtype or s.gemm_dtype
     bias = (bias_grad(s.tokens, n),) if s.model.bias or (s.model.qkv_bias and name == "qkv") else ()
@@ -111,11 +121,13 @@ def column_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str 
         _deferred(tape, s, name, n, k, dtype, free, bias, gather=s.sp)
         return
     saved = tape.start("tp", "tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_input") if s.sp else ()
-    tape.compute(*bias, *casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp + (s.full_bytes if s.sp else 0), label=name)
+    tape.compute(
+        *bias, *casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp + (s.full_bytes if s.sp else 0), label=name
+    )
     op = "reduce_scatter" if s.sp else "all_reduce"
     summed = tape.start("tp", "tp", op, s.tp_bytes if s.sp else s.full_bytes, f"tp.{op}.{name}_input_grad")
     tape.wait(saved)
-    tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
+    tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
     tape.mark(name)
     tape.wait(summed)
 

@@ -1,8 +1,8 @@
 """Memory of one GPU of a pipeline stage: what stays, what microbatches in flight hold, and where the peak is.
 
-Every recorded row says what it keeps, frees and uses meanwhile (tape.py), so the timeline of activations is a running sum over the compute
-stream, and the peak is exact for every schedule. Static per parameter: 16-bit weight, main gradient, and 12 bytes of optimizer state
-(master weight and two moments) over the ranks that share it. TransformerEngine keeps one dummy weight gradient per distinct shape.
+Every recorded row says what it keeps, frees and uses meanwhile (tape.py), so the timeline of activations is a running sum over the
+compute stream, and the peak is exact for every schedule. Static per parameter: 16-bit weight, main gradient, and 12 bytes of optimizer
+state (master weight and two moments) over the ranks that share it. TransformerEngine keeps one dummy weight gradient per distinct shape.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,9 @@ def memory_of(s: Shape, stage: Stage, program: Program) -> Memory:
     during = held - rows[:, KEPT] + np.maximum(rows[:, TEMP], np.maximum(rows[:, KEPT], 0))
     base = weights + gradients + optimizer + cached
     at = int(np.argmax(during)) if len(during) else 0
-    return Memory(weights, gradients, optimizer, cached, int(held.max(initial=0)), base + int(during[at]), at, _where(rows[at]), base + during)
+    return Memory(
+        weights, gradients, optimizer, cached, int(held.max(initial=0)), base + int(during[at]), at, _where(rows[at]), base + during
+    )
 
 
 def _where(row: Array) -> str:

@@ -10,7 +10,23 @@ from compute.api import Kernel
 from netsim.config.model import Model
 from workload.shape import ELEMENT, Shape
 
-KINDS = ("norm", "residual", "rope", "swiglu", "gelu", "dropout", "softmax", "permute", "cross_entropy", "embedding", "bias", "cast", "copy", "adam", "other")
+KINDS = (
+    "norm",
+    "residual",
+    "rope",
+    "swiglu",
+    "gelu",
+    "dropout",
+    "softmax",
+    "permute",
+    "cross_entropy",
+    "embedding",
+    "bias",
+    "cast",
+    "copy",
+    "adam",
+    "other",
+)
 """Kinds of memory-bound kernels."""
 CAST_BYTES = 4
 """Bytes per element of a cast to 8 bits: read 2, write a row-wise and a column-wise copy."""
@@ -75,14 +91,27 @@ def bias_grad(tokens: int, width: int) -> Kernel:
 
 
 @cache
-def attention(batch: int, seq_q: int, seq_kv: int, heads: int, kv_heads: int, dim: int, dim_v: int, causal: bool, direction: str = "fwd") -> Kernel:
+def attention(
+    batch: int, seq_q: int, seq_kv: int, heads: int, kv_heads: int, dim: int, dim_v: int, causal: bool, direction: str = "fwd"
+) -> Kernel:
     """Flash attention over one block of queries and keys."""
     return Kernel(
-        "attention", direction, batch=batch, seq_q=seq_q, seq_kv=seq_kv, heads=heads, kv_heads=kv_heads, head_dim=dim, head_dim_v=dim_v, causal=causal
+        "attention",
+        direction,
+        batch=batch,
+        seq_q=seq_q,
+        seq_kv=seq_kv,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        head_dim_v=dim_v,
+        causal=causal,
     )
 
 
-def self_attention(s: Shape, seq_q: int, seq_kv: int, heads: int, kv_heads: int, causal: bool, window: int, direction: str) -> tuple[Kernel, ...]:
+def self_attention(
+    s: Shape, seq_q: int, seq_kv: int, heads: int, kv_heads: int, causal: bool, window: int, direction: str
+) -> tuple[Kernel, ...]:
     """Attention of the model over one block, flash or unfused; a window turns it into blocks of window x window."""
     m, batch = s.model, s.training.micro_batch
     if window and causal and window < seq_kv:
@@ -101,5 +130,10 @@ def _unfused(s: Shape, batch: int, seq_q: int, seq_kv: int, heads: int, directio
     two = grouped(many * seq_q, s.model.dim_v, seq_kv, many, "bf16")
     if direction == "fwd":
         return (one, moved("softmax", 4 * scores), *drop, two)
-    back = [k._replace(direction=d, m=g.m, n=g.n, k=g.k) for k in (two, one) for d in ("dgrad", "wgrad") for g in (gemm(k.m, k.n, k.k, "bf16", d),)]
+    back = [
+        k._replace(direction=d, m=g.m, n=g.n, k=g.k)
+        for k in (two, one)
+        for d in ("dgrad", "wgrad")
+        for g in (gemm(k.m, k.n, k.k, "bf16", d),)
+    ]
     return (*back[:2], *drop, moved("softmax", 6 * scores, "bwd"), *back[2:])

@@ -117,7 +117,12 @@ class Play:
         action, kind = step.kind.split("_")
         turned = step.chunk in self.turned
         onward = (kind == "forward") != turned
-        stream = {("send", True): "pp_send_next", ("recv", True): "pp_recv_prev", ("send", False): "pp_send_prev", ("recv", False): "pp_recv_next"}
+        stream = {
+            ("send", True): "pp_send_next",
+            ("recv", True): "pp_recv_prev",
+            ("send", False): "pp_send_prev",
+            ("recv", False): "pp_recv_next",
+        }
         dim = f"pp_{'rev_' if turned else ''}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
         name = f"pp.{action}.{kind}"
         ref = self.line.comm(stream[action, onward], dim, "sendrecv", self.s.shard_bytes, name, step.microbatch, (self.line.end,))
@@ -183,15 +188,25 @@ def assemble(programs: list[Program], segment_ps: Array) -> Programs:
         return np.ascontiguousarray(rows[:, index].astype(dtype))
 
     return Programs(
-        len(programs), streams, ptr, column(KIND, np.int8), duration, column(DIM, np.int16), column(CALL, np.int32), column(CAT, np.int8),
-        column(MICROBATCH, np.int16), column(LAYER, np.int16), dep_ptr, np.ascontiguousarray(deps[:, 1]),
+        len(programs),
+        streams,
+        ptr,
+        column(KIND, np.int8),
+        duration,
+        column(DIM, np.int16),
+        column(CALL, np.int32),
+        column(CAT, np.int8),
+        column(MICROBATCH, np.int16),
+        column(LAYER, np.int16),
+        dep_ptr,
+        np.ascontiguousarray(deps[:, 1]),
     )
 
 
 def play_all(s: Shape, tables: Tables) -> tuple[list[Stage], list[Program]]:
     """Return what every stage holds, and its program."""
     module, pipe = schedule_of(s), pipe_of(s)
-    turned = getattr(module, "reversed_chunks", lambda pipe: set())(pipe)
+    turned: set[int] = getattr(module, "reversed_chunks", lambda pipe: set())(pipe)
     blocks = Blocks(s, tables)
     every = stages(s)
     return every, [Play(s, blocks, r, stage, pipe, turned).run() for r, stage in enumerate(every)]

@@ -1,7 +1,8 @@
 """What a pipeline schedule says: the order in which one stage computes, sends and receives.
 
-A schedule is a file with `steps(stage, pipe) -> list[Step]`; where chunks do not lie one after another (chunk q of stage r at virtual stage
-q * pp + r) it also has `virtual_stage(stage, chunk, pipe) -> int`, and `reversed_chunks(pipe) -> set[int]` if some travel from last to first stage.
+A schedule is a file with `steps(stage, pipe) -> list[Step]`; where chunks do not lie one after another (chunk q of stage r at virtual
+stage q * pp + r) it also has `virtual_stage(stage, chunk, pipe) -> int`, and `reversed_chunks(pipe) -> set[int]` if some travel from last
+to first stage.
 """
 
 from typing import NamedTuple
@@ -53,4 +54,3 @@ def in_flight(steps: list[Step]) -> int:
         now += (step.kind == "forward") - (step.kind == "backward")
         peak = max(peak, now)
     return peak
-

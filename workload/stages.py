@@ -53,7 +53,9 @@ def _uneven(layers: int, pp: int, v: int, ends: tuple[int | None, int | None]) -
     given = [e for e in ends if e is not None]
     rest, stages = layers - sum(given), pp - len(given)
     if rest < 0 or (stages and rest % stages) or (not stages and rest):
-        raise ValueError(f"pipeline: expected {layers} layers to fill {pp} stages with {given} in the first or last; {rest} are left for {stages}")
+        raise ValueError(
+            f"pipeline: expected {layers} layers to fill {pp} stages with {given} in the first or last; {rest} are left for {stages}"
+        )
     per_stage = [rest // stages if stages else 0] * pp
     if ends[0] is not None:
         per_stage[0] = ends[0]
@@ -77,7 +79,9 @@ def _explicit(layout: str, training: Training, n: int) -> list[Chunk]:
     if len(parts) != n:
         raise ValueError(f"pipeline.layout: expected {n} parts (pp x vpp); got {len(parts)}")
     if (text.count("E"), text.count("L"), text.count("t")) != (1, 1, training.model.layers) or text.count("m") != training.model.mtp_layers:
-        raise ValueError(f"pipeline.layout: expected one E, one L, {training.model.layers} t and {training.model.mtp_layers} m; got {layout}")
+        raise ValueError(
+            f"pipeline.layout: expected one E, one L, {training.model.layers} t and {training.model.mtp_layers} m; got {layout}"
+        )
     out, first = [], 0
     for part in parts:
         out.append(Chunk(first, part.count("t"), "E" in part, "L" in part, part.count("m")))

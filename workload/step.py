@@ -1,9 +1,9 @@
 """The end of an iteration: what is summed over other groups, and the optimizer.
 
-Order: layer-norm gradients over the tensor-parallel group, tied embedding over first and last stage, gradient norm, Adam on the local shard,
-parameter gather unless it overlaps the next forward, success flag and loss. Bytes of the optimizer per parameter: gradient norm reads 4,
-Adam reads gradient, weight and two moments and writes three, the cast to 16 bits reads 4 and writes 2.
-Source: Megatron-Core `distributed/finalize_model_grads.py`, `optimizer/distrib_optimizer.py`.
+Order: layer-norm gradients over the tensor-parallel group, tied embedding over first and last stage, gradient norm, Adam on the local
+shard, parameter gather unless it overlaps the next forward, success flag and loss. Bytes of the optimizer per parameter: gradient norm
+reads 4, Adam reads gradient, weight and two moments and writes three, the cast to 16 bits reads 4 and writes 2. Source: Megatron-Core
+`distributed/finalize_model_grads.py`, `optimizer/distrib_optimizer.py`.
 """
 
 from workload.gradients import BYTES, Sync
@@ -45,7 +45,10 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
     if tied:
         line.comm("compute", "embd", "all_reduce", size * tied, "pp.all_reduce.embedding_grads")
     scope = ("world" if s.lay.instances == 1 else "instance") if s.training.data_parallel.stage != "none" else "mp"
-    shards = [(kind, shard_of(s, sum(p.numel for p in params if p.expert == expert), expert)) for kind, expert in (("dense", False), ("expert", True))]
+    shards = [
+        (kind, shard_of(s, sum(p.numel for p in params if p.expert == expert), expert))
+        for kind, expert in (("dense", False), ("expert", True))
+    ]
     for kind, shard in shards:
         if shard:
             line.compute([moved("other", size * shard)], "optimizer")

@@ -1,8 +1,8 @@
 """Recording what one GPU issues, once per kind of block: kernels and communication in order, on CUDA streams.
 
 A *segment* is a run of kernels on the compute stream with no communication between them; it becomes one operation. A communication on the
-compute stream blocks it; one that was *started* on another stream begins when all that was issued before it has run, and later kernels run
-beside it until they *wait* for it. This is how PyTorch's process groups behave: a collective's stream waits for an event on the
+compute stream blocks it; one that was *started* on another stream begins when all that was issued before it has run, and later kernels
+run beside it until they *wait* for it. This is how PyTorch's process groups behave: a collective's stream waits for an event on the
 caller's stream, and the caller's stream waits for another one when the handle is waited for.
 """
 
@@ -14,7 +14,21 @@ import numpy as np
 from compute.api import Kernel
 from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, Array
 
-STREAMS = ("compute", "tp", "dp", "expt_dp", "pp_send_next", "pp_recv_prev", "pp_send_prev", "pp_recv_next", "cp", "ep", "shared", "gather", "embd")
+STREAMS = (
+    "compute",
+    "tp",
+    "dp",
+    "expt_dp",
+    "pp_send_next",
+    "pp_recv_prev",
+    "pp_send_prev",
+    "pp_recv_next",
+    "cp",
+    "ep",
+    "shared",
+    "gather",
+    "embd",
+)
 """Streams of every program; the first is the compute stream."""
 STREAM = {name: i for i, name in enumerate(STREAMS)}
 CATEGORY = {name: i for i, name in enumerate(CATEGORIES)}
@@ -135,7 +149,9 @@ class Tape:
             self._add(0, self._communication(dim, op, nbytes, name, category))
             self._labels.append(name)
 
-    def start(self, stream: str, dim: str, op: str, nbytes: int, name: str, category: str = "", after: tuple[Ref, ...] | None = None) -> tuple[Ref, ...]:
+    def start(
+        self, stream: str, dim: str, op: str, nbytes: int, name: str, category: str = "", after: tuple[Ref, ...] | None = None
+    ) -> tuple[Ref, ...]:
         """Communicate on another stream, after what was issued so far (or after `after`); returns what to `wait` for."""
         if self.sizes.get(dim, 1) <= 1:
             return ()

@@ -74,7 +74,9 @@ class Timeline:
             self.end = placed.last()
         return placed
 
-    def comm(self, stream: str, dim: str, op: str, nbytes: int, name: str, microbatch: int = -1, after: tuple[Ref | None, ...] = ()) -> Ref | None:
+    def comm(
+        self, stream: str, dim: str, op: str, nbytes: int, name: str, microbatch: int = -1, after: tuple[Ref | None, ...] = ()
+    ) -> Ref | None:
         """Append one communication on a stream; None where the group has one member."""
         ranks = self.sizes.get(dim, 1)
         if ranks <= 1:
@@ -86,7 +88,9 @@ class Timeline:
         self._append(ref, after)
         return ref
 
-    def compute(self, kernels: list[Kernel], category: str, stream: str = "compute", after: tuple[Ref | None, ...] = (), temp: int = 0) -> Ref:
+    def compute(
+        self, kernels: list[Kernel], category: str, stream: str = "compute", after: tuple[Ref | None, ...] = (), temp: int = 0
+    ) -> Ref:
         """Append one segment on a stream."""
         s = STREAM[stream]
         segment = self.tables.segment(kernels)

@@ -95,7 +95,20 @@ class DataParallel:
     __pydantic_config__ = STRICT
 
     sharding: Annotated[
-        Literal["none", "optimizer", "gradients", "full", "no_shard", "optim", "optim_grads", "optim_grads_params", "zero0", "zero1", "zero2", "zero3"],
+        Literal[
+            "none",
+            "optimizer",
+            "gradients",
+            "full",
+            "no_shard",
+            "optim",
+            "optim_grads",
+            "optim_grads_params",
+            "zero0",
+            "zero1",
+            "zero2",
+            "zero3",
+        ],
         named("sharding", "data_parallel_sharding_strategy"),
     ] = "optimizer"
     overlap_grad_reduce: bool = False
@@ -169,7 +182,9 @@ class Recompute:
 
 @dataclass(frozen=True)
 class Precision:
-    """Number formats. gemm: of linear layers (attention stays in 16 bits); tp_comm: of tensor-parallel traffic; dispatch: of tokens to experts."""
+    """Number formats. gemm: of linear layers (attention stays in 16 bits); tp_comm: of tensor-parallel traffic; dispatch: of tokens to
+    experts.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -185,7 +200,8 @@ class Kernels:
     """Choices of kernels that change time, bytes or memory.
 
     cross_entropy: unfused, fused (Megatron's, fewer collectives) or te (in place). attention: flash or unfused.
-    broadcast_inputs: tokens and labels are broadcast inside the tensor-parallel group. wgrad_cache: TE keeps one dummy weight gradient per shape.
+    broadcast_inputs: tokens and labels are broadcast inside the tensor-parallel group. wgrad_cache: TE keeps one dummy weight gradient
+    per shape.
     max_connections: CUDA_DEVICE_MAX_CONNECTIONS.
     """
 
@@ -200,12 +216,14 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """GPUs that compute slower than the others: sigma of a lognormal over GPUs (seeded by the run), and factors by GPU number."""
+    """GPUs that compute slower than the fastest for the whole run: sigma of a half-lognormal over GPUs, drawn from the run's seed.
+
+    Single GPUs and changing kernel times are in section `simulate` (slow_gpus, jitter).
+    """
 
     __pydantic_config__ = STRICT
 
     sigma: Annotated[float, Field(ge=0)] = 0.0
-    slow: dict[Index, Positive] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

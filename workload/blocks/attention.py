@@ -1,4 +1,5 @@
-"""The attention half of a layer: norm, projection of queries, keys and values, rotary embedding, core attention, output projection, residual.
+"""The attention half of a layer: norm, projection of queries, keys and values, rotary embedding, core attention, output projection,
+residual.
 
 Multi-head, grouped-query and multi-query attention; latent attention is in mla.py. Source: Megatron-Core `transformer/attention.py`.
 """

@@ -59,7 +59,11 @@ def forward(tape: Tape, s: Shape, layer: int) -> None:
         tape.compute(*_gathered(s, layer, "fwd"), keep=saved(s), temp=kv * c, label="attention")
     else:
         dim, ring_dim, low, ring = _levels(s)
-        for name, size in (("q", q), ("k", kv * s.model.dim // (s.model.dim + s.model.dim_v)), ("v", kv * s.model.dim_v // (s.model.dim + s.model.dim_v))):
+        for name, size in (
+            ("q", q),
+            ("k", kv * s.model.dim // (s.model.dim + s.model.dim_v)),
+            ("v", kv * s.model.dim_v // (s.model.dim + s.model.dim_v)),
+        ):
             tape.comm(dim, "all_to_all", size, f"cp.all_to_all.{name}")
         tape.compute(keep=saved(s))
         _ring_forward(tape, s, ring_dim, kv, _steps(s, layer, ring, s.heads // low, max(1, kv_heads(s) // low), "fwd", local * low))
@@ -106,8 +110,14 @@ def backward(tape: Tape, s: Shape, layer: int, temp: int = 0) -> None:
     else:
         dim, ring_dim, low, ring = _levels(s)
         tape.comm(dim, "all_to_all", out, "cp.all_to_all.out_grad")
-        _ring_backward(tape, ring_dim, kv, _steps(s, layer, ring, s.heads // low, max(1, kv_heads(s) // low), "bwd", local * low), temp + q + kv)
-        for name, size in (("q", q), ("k", kv * s.model.dim // (s.model.dim + s.model.dim_v)), ("v", kv * s.model.dim_v // (s.model.dim + s.model.dim_v))):
+        _ring_backward(
+            tape, ring_dim, kv, _steps(s, layer, ring, s.heads // low, max(1, kv_heads(s) // low), "bwd", local * low), temp + q + kv
+        )
+        for name, size in (
+            ("q", q),
+            ("k", kv * s.model.dim // (s.model.dim + s.model.dim_v)),
+            ("v", kv * s.model.dim_v // (s.model.dim + s.model.dim_v)),
+        ):
             tape.comm(dim, "all_to_all", size, f"cp.all_to_all.{name}_grad")
         tape.compute(free=saved(s), temp=q + kv)
 
@@ -117,7 +127,11 @@ def _ring_backward(tape: Tape, dim: str, kv: int, steps: list, temp: int) -> Non
     for step, kernels in enumerate(steps):
         before = tape.last()
         tape.wait(arrived)
-        keys = tape.start("cp", dim, "ring_shift", kv, "cp.ring_shift.kv_again", after=before if step == 0 else arrived) if step < len(steps) - 1 else ()
+        keys = (
+            tape.start("cp", dim, "ring_shift", kv, "cp.ring_shift.kv_again", after=before if step == 0 else arrived)
+            if step < len(steps) - 1
+            else ()
+        )
         gradients = tape.start("cp", dim, "ring_shift", kv, "cp.ring_shift.kv_grad", after=before) if step else ()
         tape.compute(*kernels, temp=temp, label="attention")
         arrived = keys

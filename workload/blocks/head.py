@@ -1,8 +1,11 @@
-"""Final norm, output layer and vocabulary-parallel cross entropy on the last chunk. Source: Megatron-Core `tensor_parallel/cross_entropy.py`.
+"""Final norm, output layer and vocabulary-parallel cross entropy on the last chunk. Source: Megatron-Core
+`tensor_parallel/cross_entropy.py`.
 
-Bytes per logit of the loss: unfused 38 forward and 14 backward (cast, max, subtract, exp, sum, divide as separate kernels), TransformerEngine's
-fused kernel 4 and 4, Megatron's fused one 26 and 14 (its pointwise chains merged). The loss needs three small all-reduces (maximum,
-target logit, sum of exponentials), fused two, the second of double size.
+Bytes per logit of the loss: unfused 38 forward and 14 backward (cast, max, subtract, exp, sum, divide as separate kernels),
+TransformerEngine's fused kernel 4 and 4, Megatron's fused one 26 and 14 (its pointwise chains merged). The loss needs three small
+all-reduces (maximum, target logit, sum of exponentials), fused two, the second of double size. Without TransformerEngine's kernel the
+loss works in place on a 32-bit copy of the logits. The fused weight gradient of the output layer allocates a dummy of the weight's size
+while it runs.
 """
 
 from workload.linear import column_backward
@@ -50,7 +53,7 @@ def project(tape: Tape, s: Shape, logits: int) -> None:
     sums = [("maximum", 4), ("target_and_sum", 8)] if how == "fused" else [("maximum", 4), ("target", 4), ("sum", 4)]
     part = LOGIT_BYTES[how][0] * _logits(s) // len(sums)
     for name, size in sums:
-        tape.compute(moved("cross_entropy", part), temp=logits if how == "unfused" else 0, label="loss")
+        tape.compute(moved("cross_entropy", part), temp=0 if how == "te" else ELEMENT * _logits(s), label="loss")
         tape.comm("tp", "all_reduce", size * s.tokens, f"tp.all_reduce.loss_{name}")
     tape.compute(moved("other", 16 * s.tokens), label="loss")
 
@@ -66,6 +69,8 @@ def backward(tape: Tape, s: Shape) -> None:
 def project_backward(tape: Tape, s: Shape, logits: int) -> None:
     """Backward of loss and output layer."""
     how = s.training.kernels.cross_entropy
-    gradient = 0 if how == "te" else ELEMENT * _logits(s)
-    tape.compute(moved("cross_entropy", LOGIT_BYTES[how][1] * _logits(s), "bwd"), temp=gradient + (logits if how == "unfused" else 0), label="loss")
-    column_backward(tape, s, "head", s.vocab // s.lay.tp, s.model.hidden, "bf16", free=logits, temp=gradient + s.full_bytes)
+    gradient = ELEMENT * _logits(s)
+    matrix = ELEMENT * s.vocab // s.lay.tp * s.model.hidden
+    loss = moved("cross_entropy", LOGIT_BYTES[how][1] * _logits(s), "bwd")
+    tape.compute(loss, temp=0 if how == "te" else gradient, free=logits - gradient, label="loss")
+    column_backward(tape, s, "head", s.vocab // s.lay.tp, s.model.hidden, "bf16", free=gradient, temp=s.full_bytes, wgrad_temp=matrix)

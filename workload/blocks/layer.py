@@ -14,7 +14,11 @@ def halves(s: Shape, layer: int) -> list[ModuleType]:
     """Return the modules of a layer in order; each has `params`, `forward` and `backward`."""
     first = "mla" if s.model.attention == "mla" else "attention"
     second = "moe" if s.model.is_moe(layer) else "mlp"
-    return [import_module(f"workload.blocks.{first}"), import_module(f"workload.blocks.{second}"), *(found("blocks", b) for b in s.model.blocks)]
+    return [
+        import_module(f"workload.blocks.{first}"),
+        import_module(f"workload.blocks.{second}"),
+        *(found("blocks", b) for b in s.model.blocks),
+    ]
 
 
 def params(s: Shape, layer: int) -> list[Param]:
@@ -36,5 +40,4 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
 
 def weight_shapes(s: Shape, chunk: Chunk) -> list[tuple[int, int]]:
     """Return (outputs, inputs) of every linear weight of a chunk that TransformerEngine holds, on one GPU."""
-    out = [shape for index in range(chunk.first, chunk.first + chunk.layers) for half in halves(s, index) for shape in half.shapes(s)]
-    return out + ([(s.vocab // s.lay.tp, s.model.hidden)] if chunk.head else [])
+    return [shape for index in range(chunk.first, chunk.first + chunk.layers) for half in halves(s, index) for shape in half.shapes(s)]

@@ -1,7 +1,8 @@
 """Multi-head latent attention: queries and keys with values are projected down to latents, normalised, and up again.
 
-The down projections are held by every tensor-parallel rank and work on its own tokens; the normed latents are gathered for the up projections, the
-rotary part of the key separately. Source: DeepSeek-V2, arXiv 2405.04434; Megatron-Core `transformer/multi_latent_attention.py`.
+The down projections are held by every tensor-parallel rank and work on its own tokens; the normed latents are gathered for the up
+projections, the rotary part of the key separately. Source: DeepSeek-V2, arXiv 2405.04434; Megatron-Core
+`transformer/multi_latent_attention.py`.
 """
 
 from workload.blocks import core
@@ -27,7 +28,11 @@ def params(s: Shape) -> list[Param]:
         out += [Param("down", m.q_rank * m.hidden, replicated=True), *of_norm(s, "up", m.q_rank), Param("up", q_up * m.q_rank)]
     else:
         out += [Param("up", q_up * m.hidden)]
-    out += [Param("down", (m.kv_rank + m.rope_dim) * m.hidden, replicated=True), *of_norm(s, "up", m.kv_rank), Param("up", kv_up * m.kv_rank)]
+    out += [
+        Param("down", (m.kv_rank + m.rope_dim) * m.hidden, replicated=True),
+        *of_norm(s, "up", m.kv_rank),
+        Param("up", kv_up * m.kv_rank),
+    ]
     return out
 
 

@@ -1,8 +1,8 @@
 """The mixture-of-experts half of a layer: norm, router, dispatch, routed experts, combine, shared experts, residual.
 
 A dispatcher (workload/dispatchers/<name>.py) moves tokens to experts and back. Shared experts run before the router, or beside dispatch
-(up projection) and combine (down projection). The busiest rank sets the pace of both compute and exchange, so `experts.imbalance`
-scales the rows of every rank. Source: Megatron-Core `transformer/moe`.
+(up projection) and combine (down projection). The busiest rank sets the pace of both compute and exchange, so `experts.imbalance` scales
+the rows of every rank. Source: Megatron-Core `transformer/moe`.
 """
 
 import math
@@ -105,7 +105,12 @@ def experts(tape: Tape, s: Shape, kept: _Saved) -> None:
     m, rows, dtype = s.model, kept.rows, s.gemm_dtype
     n = s.local_experts
     active = 0 if recomputed(s, "moe_act") else kept.active
-    tape.compute(*casts(rows * m.hidden, dtype), grouped(rows, up(s) * s.expert_ffn, m.hidden, n, dtype), keep=kept.permuted + kept.inner, label="experts")
+    tape.compute(
+        *casts(rows * m.hidden, dtype),
+        grouped(rows, up(s) * s.expert_ffn, m.hidden, n, dtype),
+        keep=kept.permuted + kept.inner,
+        label="experts",
+    )
     tape.mark("experts_fc1")
     tape.compute(activation(s, rows, s.expert_ffn), *casts(rows * s.expert_ffn, dtype), keep=active, temp=kept.active - active)
     tape.compute(grouped(rows, m.hidden, s.expert_ffn, n, dtype), temp=kept.permuted, label="experts")
@@ -123,7 +128,9 @@ def experts_backward(tape: Tape, s: Shape, kept: _Saved) -> None:
     tape.compute(*casts(rows * m.hidden, dtype), grouped(rows, *two, n, dtype, "dgrad"), temp=kept.permuted + kept.active, label="experts")
     tape.weights("experts_fc2", grouped(rows, *two, n, dtype, "wgrad"), free=active, temp=kept.permuted + kept.active)
     tape.compute(activation(s, rows, s.expert_ffn, "bwd"), temp=kept.active + kept.inner)
-    tape.compute(*casts(rows * up(s) * s.expert_ffn, dtype), grouped(rows, *one, n, dtype, "dgrad"), temp=kept.inner + kept.permuted, label="experts")
+    tape.compute(
+        *casts(rows * up(s) * s.expert_ffn, dtype), grouped(rows, *one, n, dtype, "dgrad"), temp=kept.inner + kept.permuted, label="experts"
+    )
     tape.weights("experts_fc1", grouped(rows, *one, n, dtype, "wgrad"), free=kept.permuted + kept.inner, temp=kept.inner + kept.permuted)
 
 
@@ -144,7 +151,9 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
     if m.shared_ffn and not beside:
         shared_down_backward(tape, s)
         shared_up_backward(tape, s)
-    tape.compute(norm(s, m.hidden, s.shard, "bwd"), residual(s, "bwd"), free=kept.normed + kept.shared, temp=2 * s.shard_bytes, label="moe norm")
+    tape.compute(
+        norm(s, m.hidden, s.shard, "bwd"), residual(s, "bwd"), free=kept.normed + kept.shared, temp=2 * s.shard_bytes, label="moe norm"
+    )
 
 
 def shared_up(tape: Tape, s: Shape) -> None:

@@ -1,4 +1,5 @@
-"""A multi-token-prediction module: norms of the hidden state and of the next token's embedding, a projection of both, a layer, the shared head.
+"""A multi-token-prediction module: norms of the hidden state and of the next token's embedding, a projection of both, a layer, the shared
+head.
 
 Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-Core `transformer/multi_token_prediction.py`.
 """

@@ -1,4 +1,5 @@
-"""All tokens of the expert-parallel group come to every GPU, which picks those of its experts. Source: Megatron-Core `MoEAllGatherTokenDispatcher`.
+"""All tokens of the expert-parallel group come to every GPU, which picks those of its experts. Source: Megatron-Core
+`MoEAllGatherTokenDispatcher`.
 
 Routing map (1 byte per expert), probabilities and hidden states are gathered over the tensor- and expert-parallel group; results are
 reduce-scattered. Backward mirrors both.

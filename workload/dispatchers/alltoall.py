@@ -1,7 +1,7 @@
 """Tokens go to their experts by all-to-all. Source: Megatron-Core `MoEAlltoAllTokenDispatcher`.
 
-Counts are gathered over the tensor- and expert-parallel group (unless splits are fixed), token copies are permuted by expert and exchanged,
-their probabilities beside them; expert tensor parallelism gathers rows before the experts and scatters their sums after.
+Counts are gathered over the tensor- and expert-parallel group (unless splits are fixed), token copies are permuted by expert and
+exchanged, their probabilities beside them; expert tensor parallelism gathers rows before the experts and scatters their sums after.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,10 @@ def dispatch(tape: Tape, s: Shape, rows: int, beside: Beside) -> None:
     tape.compute(*_permute(s), label="permute")
     exchange(
         tape,
-        [("ep", "all_to_all", hidden_bytes(s, rows, True), "ep.all_to_all.dispatch"), ("ep", "all_to_all", _probs(s, rows), "ep.all_to_all.probs")],
+        [
+            ("ep", "all_to_all", hidden_bytes(s, rows, True), "ep.all_to_all.dispatch"),
+            ("ep", "all_to_all", _probs(s, rows), "ep.all_to_all.probs"),
+        ],
         beside,
     )
     tape.comm("expt_tp", "all_gather", ELEMENT * rows * s.model.hidden, "ep.all_gather.rows")

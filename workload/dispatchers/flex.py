@@ -1,8 +1,8 @@
 """A token goes once to every node that has one of its experts, and from there to the GPUs (DeepEP, HybridEP).
 
-Between nodes it travels to the GPU with its own local number (same rail), then over the scale-up links. For top-k routing over D
-domains with E/D experts each, uniform and without replacement, a token reaches D (1 - C(E - E/D, k) / C(E, k)) domains; with a node limit n
-of top-k groups, min of this and n. Source: DeepEP's README and Megatron-Core `MoEFlexTokenDispatcher`.
+Between nodes it travels to the GPU with its own local number (same rail), then over the scale-up links. For top-k routing over D domains
+with E/D experts each, uniform and without replacement, a token reaches D (1 - C(E - E/D, k) / C(E, k)) domains; with a node limit n of
+top-k groups, min of this and n. Source: DeepEP's README and Megatron-Core `MoEFlexTokenDispatcher`.
 """
 
 from math import comb
@@ -33,7 +33,10 @@ def _calls(s: Shape, name: str, row: float, rows: int) -> list[tuple[str, str, i
     node = s.group_sizes()["ep_node"]
     if node == s.lay.etp * s.lay.ep:
         return [("tp_ep", "all_to_all", inside, f"ep.all_to_all.{name}")]
-    return [("ep_rail", "all_to_all", across, f"ep.all_to_all.{name}_rail"), ("ep_node", "all_to_all", inside, f"ep.all_to_all.{name}_node")]
+    return [
+        ("ep_rail", "all_to_all", across, f"ep.all_to_all.{name}_rail"),
+        ("ep_node", "all_to_all", inside, f"ep.all_to_all.{name}_node"),
+    ]
 
 
 def _sort(s: Shape, rows: int, direction: str = "fwd") -> tuple:

@@ -1,9 +1,9 @@
 """1F1B over virtual stages (interleaving): chunk q of stage r is virtual stage q * pp + r.
 
-Microbatches go in groups of G; in a group all of one chunk, then the next chunk. Warm-up is 2 (pp - r - 1) + (v - 1) G virtual microbatches.
-A leading stage (first forward, last backward) receives what the trailing stage made pp - 1 virtual steps earlier.
-Without overlap each steady step ends in one batch of up to four messages; with it receives are waited for where they are used.
-Source: Megatron-Core `forward_backward_pipelining_with_interleaving`.
+Microbatches go in groups of G; in a group all of one chunk, then the next chunk. Warm-up is 2 (pp - r - 1) + (v - 1) G virtual
+microbatches. A leading stage (first forward, last backward) receives what the trailing stage made pp - 1 virtual steps earlier. Without
+overlap each steady step ends in one batch of up to four messages; with it receives are waited for where they are used. Source:
+Megatron-Core `forward_backward_pipelining_with_interleaving`.
 """
 
 from workload.schedule import WAIT, Pipe, Step

@@ -1,7 +1,7 @@
 """1F1B without interleaving: one forward, one backward in turn, after min(pp - stage - 1, microbatches) forwards.
 
-Messages block compute: what is posted together is one batch that the next kernel waits for.
-Source: Megatron-Core `forward_backward_pipelining_without_interleaving`.
+Messages block compute: what is posted together is one batch that the next kernel waits for. Source: Megatron-Core
+`forward_backward_pipelining_without_interleaving`.
 """
 
 from workload.schedule import WAIT, Pipe, Step

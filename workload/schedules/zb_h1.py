@@ -1,7 +1,7 @@
 """ZB-H1: 1F1B with the weight gradients split off and put where a stage would wait; memory as 1F1B.
 
-The backward pass computes gradients of inputs first; those of weights follow `stage` microbatches later, so that deep stages pass gradients on
-sooner. Source: Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241.
+The backward pass computes gradients of inputs first; those of weights follow `stage` microbatches later, so that deep stages pass
+gradients on sooner. Source: Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241.
 """
 
 from workload.schedule import Pipe, Step
@@ -19,7 +19,11 @@ def steps(stage: int, pipe: Pipe) -> list[Step]:
         return [*([] if first else [Step("recv_forward", 0, mb)]), Step("forward", 0, mb), *([] if last else [Step("send_forward", 0, mb)])]
 
     def backward(mb: int) -> list[Step]:
-        return [*([] if last else [Step("recv_backward", 0, mb)]), Step("backward", 0, mb), *([] if first else [Step("send_backward", 0, mb)])]
+        return [
+            *([] if last else [Step("recv_backward", 0, mb)]),
+            Step("backward", 0, mb),
+            *([] if first else [Step("send_backward", 0, mb)]),
+        ]
 
     for mb in range(warm):
         out += forward(mb)
