@@ -30,7 +30,7 @@ def routes(topology: Topology, fabric: Fabric, seed: int = 0, mode: str | None =
     ends = np.arange(topology.n_switches + 1)
     hop_dist, hop_set, set_ptr, set_idx = next_hops(
         np.searchsorted(src[out], ends), link[out].astype(np.int32), dst[out].astype(np.int32),
-        np.searchsorted(dst[into], ends), src[into].astype(np.int32), group_ptr, group_switch,
+        np.searchsorted(dst[into], ends), link[into].astype(np.int32), src[into].astype(np.int32), group_ptr, group_switch,
     )  # fmt: skip
 
     divisor = np.cumprod([1, max(1, nic_up.shape[1]), *widths])

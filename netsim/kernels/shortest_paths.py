@@ -4,8 +4,9 @@ The graph holds switches only and only links that work. A group is a set of swit
 counted in links to the NIC. From a switch at distance d, every link to a switch at distance d - 1 is a candidate. Ties are not broken here:
 all of them are kept, whatever the shape of the graph.
 
-Rows with the same candidates share one set. Sets are found in an open-addressing hash table under the sum of their links' hashes, and
-compared link by link, so that a hash collision costs time and not correctness. Cost: groups x links; memory: switches x groups.
+Rows with the same candidates share one set. A set is recognised by the sum of its links' hashes, gathered while the search passes over the
+links anyway, and its size; among a million different sets, two would be taken for one with a chance of 3e-8. Sets are kept in an
+open-addressing hash table. Cost: groups x links; memory: switches x groups.
 """
 
 import numpy as np
@@ -46,11 +47,11 @@ def _rehashed(keys: Array, size: int) -> Array:
 
 @njit(cache=True)
 def next_hops(
-    out_ptr: Array, out_link: Array, out_peer: Array, in_ptr: Array, in_peer: Array, group_ptr: Array, group_switch: Array
+    out_ptr: Array, out_link: Array, out_peer: Array, in_ptr: Array, in_link: Array, in_peer: Array, group_ptr: Array, group_switch: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Return (hop_dist int16[S * G], hop_set int32[S * G], set_ptr int64[K + 1], set_idx int32[...]), see `structs.Routes`.
 
-    `out_*` lists each switch's working links to other switches with the peer, `in_*` the peers of the links that enter it;
+    `out_*` lists each switch's working links to other switches with the peer, `in_*` the links that enter it likewise;
     `group_ptr`, `group_switch` the switches each group hangs on.
     """
     n, n_groups = out_ptr.size - 1, group_ptr.size - 1
@@ -59,10 +60,13 @@ def next_hops(
     set_ptr, set_idx, n_sets = np.zeros(1024, np.int64), np.empty(8192, np.int32), 0
     keys, table = np.empty(1023, np.uint64), np.full(4096, _EMPTY, np.int32)
     dist, queue = np.full(n, -1, np.int16), np.empty(n, np.int32)
-    row = np.empty(max(1, out_link.size), np.int32)
+    key, size = np.zeros(n, np.uint64), np.zeros(n, np.int32)
+    in_hash = np.empty(in_link.size, np.uint64)
+    for i in range(in_link.size):
+        in_hash[i] = mix(np.uint64(in_link[i]))
 
     for g in range(n_groups):
-        # distances, nearest switches first
+        # distances, nearest switches first; whoever is one further away has this link among its candidates
         head, tail = 0, 0
         for i in range(group_ptr[g], group_ptr[g + 1]):
             dist[group_switch[i]] = 1
@@ -72,49 +76,42 @@ def next_hops(
         while head < tail:
             s = queue[head]
             head += 1
+            further = dist[s] + 1
             for i in range(in_ptr[s], in_ptr[s + 1]):
                 p = in_peer[i]
                 if dist[p] < 0:
-                    dist[p] = dist[s] + 1
+                    dist[p], key[p], size[p] = further, np.uint64(0), 0
                     queue[tail] = p
                     tail += 1
+                if dist[p] == further:
+                    key[p] += in_hash[i]
+                    size[p] += 1
 
         for q in range(tail):
             s = queue[q]
             hop_dist[s * n_groups + g] = dist[s]
             if q < n_owners:
                 continue
-            # the candidates and the key of their set
-            count, key = 0, np.uint64(0)
-            for i in range(out_ptr[s], out_ptr[s + 1]):
-                if dist[out_peer[i]] == dist[s] - 1:
-                    row[count] = out_link[i]
-                    key += mix(np.uint64(out_link[i]))
-                    count += 1
             # the set, if it is known
-            slot = np.int64(key & np.uint64(table.size - 1))
-            while True:
-                k = table[slot]
-                if k < 0:
-                    break
-                if keys[k] == key and set_ptr[k + 1] - set_ptr[k] == count:
-                    same = True
-                    for i in range(count):
-                        same &= set_idx[set_ptr[k] + i] == row[i]
-                    if same:
-                        break
+            slot = np.int64(key[s] & np.uint64(table.size - 1))
+            k = table[slot]
+            while k >= 0 and not (keys[k] == key[s] and set_ptr[k + 1] - set_ptr[k] == size[s]):
                 slot = (slot + 1) & (table.size - 1)
+                k = table[slot]
             # a new set
             if k < 0:
                 k = np.int32(n_sets)
                 if n_sets == keys.size:
                     keys = _grown(keys, 2 * keys.size + 1, 0)
                     set_ptr = _grown(set_ptr, keys.size + 1, 0)
-                while set_ptr[k] + count > set_idx.size:
+                while set_ptr[k] + size[s] > set_idx.size:
                     set_idx = _grown(set_idx, 2 * set_idx.size, 0)
-                keys[k] = key
-                set_idx[set_ptr[k] : set_ptr[k] + count] = row[:count]
-                set_ptr[k + 1] = set_ptr[k] + count
+                end = set_ptr[k]
+                for i in range(out_ptr[s], out_ptr[s + 1]):
+                    if dist[out_peer[i]] == dist[s] - 1:
+                        set_idx[end] = out_link[i]
+                        end += 1
+                keys[k], set_ptr[k + 1] = key[s], end
                 n_sets += 1
                 table[slot] = k
                 if 2 * n_sets > table.size:
