@@ -1,8 +1,8 @@
 """The seam between kernel times and everything above: describe kernels, ask how long they take.
 
-    device = load_device(run.compute)
-    answer = times(device, kernels)                # t_ps, sigma, source of each
-    missed = report(device, kernels, counts)       # what rests on measurements, and an interval for the sum
+device = load_device(run.compute)
+answer = times(device, kernels)                # t_ps, sigma, source of each
+missed = report(device, kernels, counts)       # what rests on measurements, and an interval for the sum
 """
 
 from compute.device import Device, load_device
@@ -10,7 +10,20 @@ from compute.kernels import Kernel, flops, peak_of
 from compute.lookup import EXACT, INTERPOLATED, ROOFLINE, Times, times
 from compute.report import MissReport, report
 
-__all__ = ["EXACT", "INTERPOLATED", "ROOFLINE", "Device", "Kernel", "MissReport", "Times", "flops", "load_device", "peak_flops", "report", "times"]
+__all__ = [
+    "EXACT",
+    "INTERPOLATED",
+    "ROOFLINE",
+    "Device",
+    "Kernel",
+    "MissReport",
+    "Times",
+    "flops",
+    "load_device",
+    "peak_flops",
+    "report",
+    "times",
+]
 
 
 def peak_flops(device: Device, dtype: str) -> float:

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from compute import tables
+from compute.families import coordinates, family_of
+from compute.kernels import Kernel, ideal_s
+from compute.kriging import DIMS, estimate
 from netsim.config.compute import Compute, DeviceCard
 from netsim.errors import InputError
-
-from compute import tables
-from compute.families import DIMS, coordinates, family_of
-from compute.kernels import Kernel, ideal_s
-from compute.kriging import estimate
 
 TRAINING_LIBRARIES = {"ampere": "flash-attn 2", "hopper": "cudnn", "blackwell": "cudnn"}
 """Attention that Transformer Engine picks by itself on each architecture; rows of others are brought to its level by a ratio."""
@@ -23,8 +22,8 @@ FLOOR = 0.01
 class Device(NamedTuple):
     """A GPU: figures, and N measured rows in F families.
 
-    x float64[N, DIMS] coordinates; y float64[N] log(time / ideal time); ptr int64[F + 1] rows of a family; slope float64[F] variance of y per unit
-    of distance; exact bool[N]: the row is of the very kernel, not of a stand-in library.
+    x float64[N, DIMS] coordinates; y float64[N] log(time / ideal time); ptr int64[F + 1] rows of a family; slope float64[F] variance of y
+    per unit of distance; exact bool[N]: the row is of the very kernel, not of a stand-in library.
     """
 
     card: DeviceCard
@@ -54,15 +53,23 @@ def build(card: DeviceCard, sheets: list[list[tables.Row]], ratios: dict[tuple[s
         for row in sheet:
             by_family.setdefault(family_of(row.kernel), []).append(row)
         rows |= by_family
-    if wrong := [f"compute.device.tables: {card.name}: cannot place {row.kernel}" for sheet in rows.values() for row in sheet if not _sane(row.kernel)]:
+    if wrong := [
+        f"compute.device.tables: {card.name}: cannot place {row.kernel}"
+        for sheet in rows.values()
+        for row in sheet
+        if not _sane(row.kernel)
+    ]:
         raise InputError(wrong)
-    shift = _library_shift(card, scopes, ratios)
+
+    def shift(row: tables.Row) -> float:
+        return library_shift(card, scopes, ratios, row)
+
     names = list(rows)
     flat = [row for name in names for row in sorted(rows[name], key=lambda row: shift(row) != 0.0)]  # a hit finds the very kernel first
     ptr = np.cumsum([0] + [len(rows[name]) for name in names])
     x = np.array([coordinates(card, row.kernel) for row in flat], dtype=float).reshape(-1, DIMS)
     y = np.array([log(row.time_us * 1e-6 / ideal_s(card, row.kernel)) + shift(row) for row in flat])
-    exact = np.array([shift(row) == 0.0 for row in flat], dtype=bool)
+    exact = np.array([shift(row) == 0.0 and not card.projected_from for row in flat], dtype=bool)
     fused = np.array([any(row.fused == "quantise" for row in rows[name]) for name in names], dtype=bool)
     slope = calibrate(ptr, x, y)
     return Device(card, {n: i for i, n in enumerate(names)}, ptr, x, y, slope, exact, fused, scopes, ratios)
@@ -81,17 +88,12 @@ def ratio_of(scopes: tuple[str, ...], ratios: dict[tuple[str, str], tables.Ratio
     return next((ratios[name, scope] for scope in scopes if (name, scope) in ratios), None)
 
 
-def _library_shift(card: DeviceCard, scopes: tuple[str, ...], ratios: dict[tuple[str, str], tables.Ratio]):  # type: ignore[no-untyped-def]
-    """A function row -> what to add to its log time so that it speaks of the library that training uses."""
-    wanted = TRAINING_LIBRARIES.get(card.arch)
-
-    def shift(row: tables.Row) -> float:
-        if row.kernel.kind != "attention" or not row.library or row.library == wanted:
-            return 0.0
-        ratio = ratio_of(scopes, ratios, f"attention.{row.library}")
-        return log(ratio.value) if ratio else 0.0
-
-    return shift
+def library_shift(card: DeviceCard, scopes: tuple[str, ...], ratios: dict[tuple[str, str], tables.Ratio], row: tables.Row) -> float:
+    """What to add to the log time of an attention row so that it speaks of the library that training uses; 0 for all others."""
+    if row.kernel.kind != "attention" or row.library in ("", TRAINING_LIBRARIES.get(card.arch)):
+        return 0.0
+    ratio = ratio_of(scopes, ratios, f"attention.{row.library}")
+    return log(ratio.value) if ratio else 0.0
 
 
 def leave_one_out(ptr: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,21 +3,19 @@
 A family holds the rows of one kind, direction and precision. Coordinates are logarithms of what matters for efficiency:
 
     gemm, grouped_gemm   m, n, k, tile-and-wave utilisation (twice), groups (half)
-    attention            batch * heads, sequence, batch * kv heads (0.3), head dims of scores and values together
+    attention            batch * heads, sequence, batch * kv heads (0.3), head dims of scores and values, batch (0.3), queries per key
     memory-bound         bytes
 
-Utilisation is that of 128 x 256 output tiles dealt to the SMs in waves: m n / (waves * SMs * tile), the better of both orientations. cuBLAS knows more
-tiles and splits k, but this one explains most of the step-like loss at small outputs.
+Utilisation is that of 128 x 256 output tiles dealt to the SMs in waves: m n / (waves * SMs * tile), the better of both orientations. cuBLAS
+knows more tiles and splits k, but this one explains most of the step-like loss at small outputs.
 """
 
 from math import ceil, log, sqrt
 
+from compute.kernels import GEMM_KINDS, Kernel
 from netsim.config.compute import DeviceCard
 
-from compute.kernels import GEMM_KINDS, Kernel
-
-DIMS = 5
-WEIGHT_UTILISATION, WEIGHT_GROUPS, WEIGHT_KV = 2.0, 0.5, 0.3
+WEIGHT_UTILISATION, WEIGHT_GROUPS, WEIGHT_KV, WEIGHT_BATCH = 2.0, 0.5, 0.3, 0.3
 """How far a factor e in each counts, against 1 for the sizes themselves; the same for all devices and shapes."""
 
 
@@ -32,15 +30,17 @@ def family_of(kernel: Kernel) -> str:
 
 
 def coordinates(card: DeviceCard, kernel: Kernel) -> tuple[float, ...]:
-    """Position of a kernel within its family, DIMS numbers."""
+    """Position of a kernel within its family."""
     if kernel.kind in GEMM_KINDS:
         fill = WEIGHT_UTILISATION * log(utilisation(kernel.m, kernel.n, kernel.groups, card.sms))
-        return log(kernel.m), log(kernel.n), log(kernel.k), fill, WEIGHT_GROUPS * log(kernel.groups)
+        return log(kernel.m), log(kernel.n), log(kernel.k), fill, WEIGHT_GROUPS * log(kernel.groups), 0.0
     if kernel.kind == "attention":
-        dims = log((kernel.head_dim + (kernel.head_dim_v or kernel.head_dim)) / 256)
-        sequence = log(sqrt(kernel.seq_q * kernel.seq_kv))
-        return log(kernel.batch * kernel.heads), sequence, WEIGHT_KV * log(kernel.batch * kernel.kv_heads), dims, 0.0
-    return log(max(kernel.nbytes, 1)), 0.0, 0.0, 0.0, 0.0
+        head_dim_v = kernel.head_dim_v or kernel.head_dim
+        dims = log((kernel.head_dim + head_dim_v) / 256) + 0.1 * log(kernel.head_dim / head_dim_v)
+        sequence, skew = log(sqrt(kernel.seq_q * kernel.seq_kv)), log(kernel.seq_q / kernel.seq_kv)
+        keys, batch = WEIGHT_KV * log(kernel.batch * kernel.kv_heads), WEIGHT_BATCH * log(kernel.batch)
+        return log(kernel.batch * kernel.heads), sequence, keys, dims, batch, skew
+    return log(max(kernel.nbytes, 1)), 0.0, 0.0, 0.0, 0.0, 0.0
 
 
 def utilisation(m: int, n: int, groups: int, sms: int) -> float:

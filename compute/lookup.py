@@ -1,7 +1,8 @@
 """Lookup: exact row, else kriging among measured rows, else roofline with the device's efficiency.
 
-A kernel whose own family has no rows borrows one that has, through named ratios (compute/tables/ratios.csv): backward GEMM layouts from forward,
-attention backward from forward, block-scaled precisions from fp8, grouped GEMMs from dense ones. Each ratio's spread adds to the uncertainty.
+A kernel whose own family has no rows borrows one that has, through named ratios (compute/tables/ratios.csv): backward GEMM layouts from
+forward, attention backward from forward, block-scaled precisions from fp8, grouped GEMMs from dense ones. Each ratio's spread adds to the
+uncertainty.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from netsim.units import PS_PER_S
-
 from compute.device import FLOOR, Device, ratio_of
-from compute.families import DIMS, coordinates, family_of
+from compute.families import coordinates, family_of
 from compute.kernels import GEMM_KINDS, Kernel, flops, ideal_s, moved_bytes, peak_of
-from compute.kriging import estimate
+from compute.kriging import DIMS, estimate
+from netsim.units import PS_PER_S
 
 EXACT, INTERPOLATED, ROOFLINE = 0, 1, 2
 """Where an answer comes from: a measured row of this shape, measured neighbours, or roofline with the device's efficiency."""
@@ -68,7 +68,10 @@ def _relatives(kernel: Kernel) -> Iterator[tuple[Kernel, tuple[str, ...]]]:
 
 def _siblings(kernel: Kernel) -> Iterator[tuple[Kernel, tuple[str, ...]]]:
     if kernel.kind == "gemm" and kernel.direction != "fwd":
-        yield kernel._replace(direction="fwd", accumulate=False), (f"gemm.{kernel.direction}" + (".fp32_grad" if kernel.accumulate else ""),)
+        yield (
+            kernel._replace(direction="fwd", accumulate=False),
+            (f"gemm.{kernel.direction}" + (".fp32_grad" if kernel.accumulate else ""),),
+        )
     elif kernel.kind == "grouped_gemm":
         dense = kernel._replace(kind="gemm", groups=1)
         names = (f"grouped_gemm.{kernel.direction}",)
@@ -119,7 +122,7 @@ def _scaled(device: Device, kernel: Kernel, stand: Stand, mean: float, own_sigma
 
 
 def quantise_s(device: Device, kernel: Kernel) -> float:
-    """Seconds that the rows of a fused fp8 GEMM spend on turning bf16 activations into fp8 (read 2 bytes, write 1), which training counts apart."""
+    """Seconds that fused fp8 rows spend on turning bf16 activations into fp8 (read 2 bytes, write 1), which training counts apart."""
     empty, rate = (ratio_of(device.scopes, device.ratios, f"gemm.fp8.{name}") for name in ("quantise_us", "quantise_gbps"))
     return empty.value * 1e-6 + 3.0 * kernel.m * kernel.k / (rate.value * 1e9) if empty and rate else 0.0
 
@@ -128,6 +131,8 @@ def roofline_s(device: Device, kernel: Kernel) -> float:
     """Seconds by roofline with the shares of peak and bandwidth that large kernels of the device reach."""
     card = device.card
     share = card.attention_efficiency if kernel.kind == "attention" else card.gemm_efficiency
-    efficiency = card.memory_efficiency.get(f"{kernel.kind}.{kernel.direction}", card.memory_efficiency.get(kernel.kind, card.hbm_efficiency))
+    efficiency = card.memory_efficiency.get(
+        f"{kernel.kind}.{kernel.direction}", card.memory_efficiency.get(kernel.kind, card.hbm_efficiency)
+    )
     busy = max(flops(kernel) / (peak_of(card, kernel.dtype) * share), moved_bytes(kernel) / (card.hbm * efficiency))
     return busy + card.launch / PS_PER_S

@@ -1,13 +1,14 @@
 """Ratios that stand in for missing measurements, derived from the tables themselves: python -m compute.ratios
 
-Each is a factor on time. Where a device measured both kernels, the ratio is the median over rows of measured time over the time that kriging gives the
-other family at the same shape, both relative to their ideal times; sigma is 1.4826 times the median absolute deviation. Hopper, where backward layouts
-have no rows, takes the geometric mean of Ampere and Blackwell, and half their difference adds to sigma.
+Each is a factor on time. Where a device measured both kernels, the ratio is the median over rows of measured time over the time that
+kriging gives the other family at the same shape, both relative to their ideal times; sigma is 1.4826 times the median absolute deviation.
+Hopper, where backward layouts have no rows, takes the geometric mean of Ampere and Blackwell, and half their difference adds to sigma.
 """
 
 import csv
 from math import exp, hypot, log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def bare(name: str) -> Device:
     return build(card, [tables.read(card.tables[-1])], {})
 
 
-def log_gaps(device: Device, rows: list[Row], relative: Device, family: str, as_kernel: dict[str, object]) -> np.ndarray:
+def log_gaps(device: Device, rows: list[Row], relative: Device, family: str, as_kernel: dict[str, Any]) -> np.ndarray:
     """log(measured / ideal) of rows minus what `family` of `relative` says at the same shape (with some fields of the kernel replaced)."""
     others = [row.kernel._replace(**as_kernel) for row in rows]
     query = np.array([coordinates(relative.card, k) for k in others]).reshape(len(rows), -1)
@@ -87,19 +88,38 @@ def attention() -> Ratios:
     """Kernels of inference servers to those of training, unmasked from causal, backward on Hopper from FlashAttention-2's charts."""
     found: Ratios = {}
     family = "attention/fwd/bf16/causal"
-    for arch, inference, training, library in (("ampere", "a100_sxm", "a100_pcie", ""), ("hopper", "h100", "h100", "cudnn"), ("blackwell", "b200", "b200", "cudnn")):
+    for arch, inference, training, library in (
+        ("ampere", "a100_sxm", "a100_pcie", ""),
+        ("hopper", "h100", "h100", "cudnn"),
+        ("blackwell", "b200", "b200", "cudnn"),
+    ):
         sheet = tables.read(f"{inference}.csv")
         base = build(cards.card(inference), [of_family(sheet, family, "trtllm")], {})
         rows = [r for r in of_family(tables.read(f"{training}.csv"), family, library) if _within(r.kernel)]
         gaps = log_gaps(bare(training), rows, base, family, {})
-        found["attention.trtllm", arch] = summary(gaps, f"training kernels of {training} against TensorRT-LLM's of {inference} at the same shapes")
-    charts = [row for row in tables.read("cross_check/h100.csv") + tables.read("h100.csv") if row.kernel.kind == "attention" and row.library != "trtllm"]
+        found["attention.trtllm", arch] = summary(
+            gaps, f"training kernels of {training} against TensorRT-LLM's of {inference} at the same shapes"
+        )
+    charts = [
+        row
+        for row in tables.read("cross_check/h100.csv") + tables.read("h100.csv")
+        if row.kernel.kind == "attention" and row.library != "trtllm"
+    ]
     by_shape = {(row.kernel, row.library): row.time_us for row in charts}
-    full = [log(t / flops(k) * flops(k._replace(causal=True)) / by_shape[k._replace(causal=True), lib])
-            for (k, lib), t in by_shape.items() if not k.causal and (k._replace(causal=True), lib) in by_shape]
+    full = [
+        log(t / flops(k) * flops(k._replace(causal=True)) / by_shape[k._replace(causal=True), lib])
+        for (k, lib), t in by_shape.items()
+        if not k.causal and (k._replace(causal=True), lib) in by_shape
+    ]
     found["attention.full", "*"] = summary(np.array(full), "FlashAttention charts, H100 forward: unmasked against causal at the same shape")
-    both = [(k, log((t - by_shape[k, "flash-attn 2"]) / 2.5 / by_shape[k, "flash-attn 2"])) for k, t in _forward_backward("H100") if (k, "flash-attn 2") in by_shape]
-    found["attention.bwd", "hopper"] = summary(np.array([gap for _, gap in both]), "FlashAttention-2 charts, H100: (forward + backward) - forward over 2.5 forward")
+    both = [
+        (k, log((t - by_shape[k, "flash-attn 2"]) / 2.5 / by_shape[k, "flash-attn 2"]))
+        for k, t in _forward_backward("H100")
+        if (k, "flash-attn 2") in by_shape
+    ]
+    found["attention.bwd", "hopper"] = summary(
+        np.array([gap for _, gap in both]), "FlashAttention-2 charts, H100: (forward + backward) - forward over 2.5 forward"
+    )
     return found
 
 
@@ -115,13 +135,22 @@ def _forward_backward(gpu: str) -> list[tuple[Kernel, float]]:
         for e in csv.DictReader(file):
             if e["kernel"] == "attention FlashAttention-2" and e["gpu"] == gpu and e["direction"] == "fwd+bwd":
                 seq, heads = int(e["seq"]), int(e["heads"])
-                kernel = Kernel("attention", batch=int(e["batch"]), seq_q=seq, seq_kv=seq, heads=heads, kv_heads=heads, head_dim=int(e["head_dim"]), causal=e["causal"] == "1")
+                kernel = Kernel(
+                    "attention",
+                    batch=int(e["batch"]),
+                    seq_q=seq,
+                    seq_kv=seq,
+                    heads=heads,
+                    kv_heads=heads,
+                    head_dim=int(e["head_dim"]),
+                    causal=e["causal"] == "1",
+                )
                 found.append((kernel, 3.5 * flops(kernel) / float(e["tflops"]) / 1e6))
     return found
 
 
 def quantise(name: str) -> Ratios:
-    """What fused fp8 rows spend on quantising activations: coefficients of 1 and m k in a robust fit of time = a flops + b m k + c m n + d n k + e."""
+    """What fused fp8 rows spend on quantising activations: e and b of a robust fit of time = a m n k + b m k + c m n + d n k + e."""
     rows = of_family(tables.read(f"{name}.csv"), "gemm/fwd/fp8")
     size = np.array([row.kernel[3:6] for row in rows], dtype=float)
     t_us = np.array([row.time_us for row in rows])
@@ -135,7 +164,10 @@ def quantise(name: str) -> Ratios:
     launch_us = cards.card(name).launch / 1e6
     source = "robust fit of the table's fused fp8 GEMMs; bf16 rows of the same campaign show no such terms"
     rate = 3.0 / (fit[1] / scale[1]) / 1e3
-    return {("gemm.fp8.quantise_us", name): Ratio(max(fit[4] - launch_us, 0.0), 0.0, len(rows), source), ("gemm.fp8.quantise_gbps", name): Ratio(rate, 0.0, len(rows), source)}
+    return {
+        ("gemm.fp8.quantise_us", name): Ratio(max(fit[4] - launch_us, 0.0), 0.0, len(rows), source),
+        ("gemm.fp8.quantise_gbps", name): Ratio(rate, 0.0, len(rows), source),
+    }
 
 
 def precisions(known: Ratios) -> Ratios:
@@ -145,19 +177,37 @@ def precisions(known: Ratios) -> Ratios:
         card = cards.card(name)
         device = build(card, [tables.read(f"{name}.csv")], known)
         rows = [row for row in of_family(tables.read(f"{name}.csv"), "gemm/fwd/fp8") if flops(row.kernel) > 1e11]
-        spent = [3.0 * r.kernel.m * r.kernel.k / known["gemm.fp8.quantise_gbps", name].value / 1e3 + known["gemm.fp8.quantise_us", name].value for r in rows]
+        spent = [
+            3.0 * r.kernel.m * r.kernel.k / known["gemm.fp8.quantise_gbps", name].value / 1e3 + known["gemm.fp8.quantise_us", name].value
+            for r in rows
+        ]
         alone = [row._replace(time_us=max(row.time_us - us, ideal_s(card, row.kernel) * 1e6)) for row, us in zip(rows, spent, strict=True)]
-        found["gemm.fp8", arch] = summary(log_gaps(device, alone, device, "gemm/fwd/bf16", {"dtype": "bf16"}), f"{name} table: fp8 without quantisation against bf16")
+        found["gemm.fp8", arch] = summary(
+            log_gaps(device, alone, device, "gemm/fwd/bf16", {"dtype": "bf16"}), f"{name} table: fp8 without quantisation against bf16"
+        )
         if name == "h100":
             pure = build(card, [alone], {})
             blocks = [r for r in tables.read("h800.csv") if r.kernel.kind == "gemm" and r.kernel.m >= 1024]
-            found["gemm.fp8_blockwise", "*"] = summary(log_gaps(pure, blocks, pure, "gemm/fwd/fp8", {"dtype": "fp8"}), "DeepGEMM on H800 (two releases) against fp8 of the h100 table")
+            found["gemm.fp8_blockwise", "*"] = summary(
+                log_gaps(pure, blocks, pure, "gemm/fwd/fp8", {"dtype": "fp8"}),
+                "DeepGEMM on H800 (two releases) against fp8 of the h100 table",
+            )
     found["gemm.fp8", "*"] = found["gemm.fp8", "hopper"]
     found["gemm.fp8", "ampere"] = Ratio(1.0, 0.0, 0, "no fp8 tensor cores: runs as bf16")
-    cublas = {row.kernel: row.time_us for row in tables.read("cross_check/b200.csv") if row.kernel.kind == "gemm" and row.kernel.dtype in ("fp8", "nvfp4")}
+    cublas = {
+        row.kernel: row.time_us
+        for row in tables.read("cross_check/b200.csv")
+        if row.kernel.kind == "gemm" and row.kernel.dtype in ("fp8", "nvfp4")
+    }
     card = cards.card("b200")
-    gaps = [log(t / ideal_s(card, k) / cublas[k._replace(dtype="fp8")] * ideal_s(card, k._replace(dtype="fp8"))) for k, t in cublas.items() if k.dtype == "nvfp4" and k._replace(dtype="fp8") in cublas]
-    found["gemm.nvfp4", "*"] = summary(np.array(gaps), "cuBLASLt on B200 (together.ai worklog): nvfp4 against fp8 at the same shapes, each of its own peak")
+    gaps = [
+        log(t / ideal_s(card, k) / cublas[k._replace(dtype="fp8")] * ideal_s(card, k._replace(dtype="fp8")))
+        for k, t in cublas.items()
+        if k.dtype == "nvfp4" and k._replace(dtype="fp8") in cublas
+    ]
+    found["gemm.nvfp4", "*"] = summary(
+        np.array(gaps), "cuBLASLt on B200 (together.ai worklog): nvfp4 against fp8 at the same shapes, each of its own peak"
+    )
     found["gemm.mxfp8", "*"] = Ratio(1.0, 0.1, 0, "assumed: no measurement; same tensor-core rate as fp8")
     return found
 

@@ -1,7 +1,8 @@
 """Miss report: how much of the compute time rests on measurements, and what the uncertainties make of the sum.
 
-Errors of single shapes are independent and partly cancel; what a whole table shares (clocks, software, campaign: `systematic` of the device card) does
-not. The interval holds nine cases in ten: total +- 1.645 * sqrt(sum of single variances + (systematic * total)^2).
+Errors of single shapes are independent and partly cancel; what a whole table shares (clocks, software, campaign: `systematic` of the device
+card; a projection's error) does not. The interval holds nine cases in ten: total +- 1.645 * sqrt(sum of single variances + (systematic *
+total)^2).
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ class Missed(NamedTuple):
     kernel: Kernel
     source: int
     t_ps: int
-    count: int
+    runs: int
     share: float
     sigma: float
 
@@ -48,9 +49,14 @@ def report(device: Device, kernels: Sequence[Kernel], counts: Sequence[int], wor
     weight = np.asarray(counts, dtype=float) * answer.t_ps
     total = float(weight.sum())
     by_source = [float(weight[answer.source == s].sum()) / total if total else 0.0 for s in (EXACT, INTERPOLATED, ROOFLINE)]
-    deviation = NINE_IN_TEN * float(np.sqrt(((weight * answer.sigma) ** 2).sum() + (device.card.systematic * total) ** 2))
+    single = np.maximum(answer.sigma**2 - device.card.projection_sigma**2, 0.0)
+    shared = np.hypot(device.card.systematic, device.card.projection_sigma)
+    deviation = NINE_IN_TEN * float(np.sqrt((weight**2 * single).sum() + (shared * total) ** 2))
     order = [i for i in np.argsort(-weight, kind="stable") if answer.source[i] != EXACT and weight[i] > 0][:worst]
     missed = tuple(
-        Missed(kernels[i], int(answer.source[i]), int(answer.t_ps[i]), int(counts[i]), weight[i] / total, float(answer.sigma[i])) for i in order
+        Missed(kernels[i], int(answer.source[i]), int(answer.t_ps[i]), int(counts[i]), weight[i] / total, float(answer.sigma[i]))
+        for i in order
     )
-    return MissReport(round(total), round(max(total - deviation, 0.0)), round(total + deviation), *by_source, missed)
+    return MissReport(
+        round(total), round(max(total - deviation, 0.0)), round(total + deviation), by_source[0], by_source[1], by_source[2], missed
+    )

@@ -1,17 +1,16 @@
 """Kernel tables: measured times in CSV, one row per kernel, and the ratios that stand in for what nobody measured.
 
-A table has the fields of `Kernel` (empty where they do not apply), then `time_us`, `fused` ('quantise' where the time holds the quantisation of the
-activations too), `library` (the implementation, where it matters) and `source`, a key of sources.csv or free text.
+A table has the fields of `Kernel` (empty where they do not apply), then `time_us`, `fused` ('quantise' where the time holds the
+quantisation of the activations too), `library` (the implementation, where it matters) and `source`, a key of sources.csv or free text.
 """
 
 import csv
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
-
-from netsim.errors import InputError, did_you_mean
+from typing import Any, NamedTuple
 
 from compute.kernels import Kernel
+from netsim.errors import InputError, did_you_mean
 
 FOLDER = Path(__file__).parent / "tables"
 COLUMNS = (*Kernel._fields, "time_us", "fused", "library", "source")
@@ -65,16 +64,21 @@ def read(name: str) -> list[Row]:
 
 
 def _row(entry: dict[str, str]) -> Row:
-    fields = {name: _value(name, entry[name]) for name in Kernel._fields if entry[name] != ""}
-    time_us = float(entry["time_us"])
+    fields: dict[str, Any] = {name: _value(name, entry[name]) for name in Kernel._fields if entry[name] != ""}
+    try:
+        time_us = float(entry["time_us"])
+    except ValueError:
+        time_us = 0.0
     if not 0 < time_us < float("inf"):
-        raise ValueError(f"time_us {entry['time_us']}")
+        raise ValueError(f"time_us '{entry['time_us']}'")
     return Row(Kernel(**fields), time_us, entry.get("fused") or "", entry.get("library") or "", entry.get("source") or "")
 
 
 def _value(name: str, text: str) -> str | int | bool:
     if name in TEXT:
         return text
+    if not text.isdigit():
+        raise ValueError(f"{name} '{text}'")
     return text == "1" if name in ("causal", "accumulate") else int(text)
 
 
@@ -85,12 +89,16 @@ def write(path: Path, rows: Iterable[Row]) -> None:
         out.writerow(COLUMNS)
         for row in rows:
             defaults = Kernel(row.kernel.kind)
-            cells = ["" if v == d and n not in TEXT else int(v) if isinstance(v, bool) else v
-                     for n, v, d in zip(Kernel._fields, row.kernel, defaults, strict=True)]
+            cells = [
+                "" if v == d and n not in TEXT else int(v) if isinstance(v, bool) else v
+                for n, v, d in zip(Kernel._fields, row.kernel, defaults, strict=True)
+            ]
             out.writerow([*cells, f"{row.time_us:.6g}", row.fused, row.library, row.source])
 
 
 def read_ratios(name: str = "ratios.csv") -> dict[tuple[str, str], Ratio]:
     """Ratios by (name, scope); the scope is an architecture, a device or '*'."""
     with (FOLDER / name).open(newline="") as file:
-        return {(r["name"], r["scope"]): Ratio(float(r["value"]), float(r["sigma"]), int(r["rows"]), r["source"]) for r in csv.DictReader(file)}
+        return {
+            (r["name"], r["scope"]): Ratio(float(r["value"]), float(r["sigma"]), int(r["rows"]), r["source"]) for r in csv.DictReader(file)
+        }

@@ -21,12 +21,13 @@ class DeviceCard:
     """Physical figures of one GPU.
 
     name: as the vendor writes it.
-    arch: 'ampere', 'hopper', 'blackwell' or a name of your own; picks the ratios in compute/tables/ratios.csv that stand in for measurements.
+    arch: 'ampere', 'hopper', 'blackwell' or a name of your own; picks the ratios in compute/tables/ratios.csv that stand in for
+    measurements.
     sms: streaming multiprocessors.
     memory: device memory; hbm: peak bandwidth of it; hbm_efficiency: the share that training's memory-bound kernels reach when long.
     peak: dense (not sparse) tensor-core rate by precision; fp32 is the CUDA-core rate that fp32 kernels get.
-    sustained: the rate at which long series of GEMMs settle under the power limit, by precision; no GEMM of a training run is faster. Where a
-    precision is missing, nothing is taken off what the table says.
+    sustained: the rate at which long series of GEMMs settle under the power limit, by precision; no GEMM of a training run is faster. Where
+    a precision is missing, nothing is taken off what the table says.
     launch: duration of the smallest kernel; memory-bound kernels take this plus bytes over bandwidth.
     gap: idle time between two kernels of one stream while the host runs ahead.
     nvlink: scale-up bandwidth of one GPU, one direction; nvlink_efficiency: the share that NCCL moves.
@@ -105,9 +106,3 @@ class Compute:
 
     device: DeviceCard
     step_times: StepTimes = field(default_factory=StepTimes)
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, sentence) of every rule that a part breaks."""
-        for name in ("device", "step_times"):
-            for path, sentence in getattr(self, name).problems():
-                yield f"{name}.{path}", sentence

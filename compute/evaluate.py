@@ -1,0 +1,188 @@
+"""Hold the kernel tables against themselves and write docs/compute.md: python -m compute.evaluate [--out docs/compute.md]
+
+Leave-one-out predicts every measured row from the others of its family; the share of errors within 1 and 1.645 sigma says whether the
+stated uncertainty is right (68 and 90 percent if errors were normal). Other campaigns on the same GPU show what a table shares and
+interpolation cannot see; projection between GPUs that were measured shows what to expect of one that was not.
+"""
+
+import argparse
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from compute import cards, tables
+from compute.device import Device, build, leave_one_out
+from compute.families import family_of
+from compute.kernels import ideal_s
+from compute.kriging import DIMS, estimate
+from compute.lookup import quantise_s, roofline_s, times
+from compute.project import project_row
+
+PROJECTIONS = (("a100_sxm", "h100"), ("h100", "h200"), ("h100", "b200"), ("b200", "gb300"))
+AIMS = {"gemm": (0.04, 0.12), "attention": (0.05, None)}
+"""Median and 90th percentile that are wanted."""
+Table = list[tuple[str, ...]]
+
+
+def device_of(name: str) -> Device:
+    """A shipped device."""
+    card = cards.card(name)
+    return build(card, [tables.read(table) for table in card.tables])
+
+
+def markdown(head: tuple[str, ...], rows: Table) -> str:
+    """A table in Markdown, numbers to the right."""
+    rule = tuple("---" if i == 0 else "--:" for i in range(len(head)))
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
+
+
+def quantiles(log_error: np.ndarray) -> tuple[float, float]:
+    """Median and 90th percentile of the absolute relative error."""
+    error = np.abs(np.expm1(log_error))
+    return float(np.median(error)), float(np.percentile(error, 90))
+
+
+def table_names() -> list[str]:
+    """Devices that have a table of their own."""
+    return sorted(path.stem for path in tables.FOLDER.glob("*.csv") if (cards.FOLDER / path.name).with_suffix(".yaml").exists())
+
+
+def self_test() -> tuple[Table, list[str]]:
+    """Leave-one-out by device and family, and what misses its aim."""
+    rows: Table = []
+    missed = []
+    for name in table_names():
+        device = device_of(name)
+        error, variance = leave_one_out(device.ptr, device.x, device.y)
+        for family, f in sorted(device.family.items()):
+            part = slice(device.ptr[f], device.ptr[f + 1])
+            apart = variance[part] > 0
+            if apart.sum() < 4 or (name == "h800" and family != "gemm/fwd/fp8_blockwise" and not family.startswith("grouped")):
+                continue
+            median, p90 = quantiles(error[part][apart])
+            z = np.abs(error[part][apart]) / np.sqrt(variance[part][apart] * device.slope[f])
+            rows.append(
+                (name, family, str(apart.sum()), f"{median:.1%}", f"{p90:.1%}", f"{np.mean(z < 1):.0%}", f"{np.mean(z < 1.645):.0%}")
+            )
+            goal = AIMS.get(family.split("/")[0])
+            if goal and (median > goal[0] or (goal[1] and p90 > goal[1])):
+                missed.append(f"{name} {family}: median {median:.1%}, p90 {p90:.1%} over {apart.sum()} rows")
+    return rows, missed
+
+
+def cross_check() -> Table:
+    """Other campaigns on the same GPU: signed median and spread of prediction over measurement, power limit not applied."""
+    rows: Table = []
+    sources = {line.split(",")[0]: line.split(",")[1] for line in (tables.FOLDER / "sources.csv").read_text().splitlines()}
+    for path in sorted((tables.FOLDER / "cross_check").glob("*.csv")):
+        device = device_of(path.stem)
+        groups: dict[tuple[str, str], list[tables.Row]] = defaultdict(list)
+        for row in tables.read(str(path)):
+            groups[sources[row.source].split(" ")[0], f"{family_of(row.kernel)} {row.library}".strip()].append(row)
+        for (source, family), group in sorted(groups.items()):
+            predicted = times(device, [row.kernel for row in group], sustained=False).t_ps / 1e6
+            gap = np.log(predicted / [row.time_us for row in group])
+            if len(group) >= 4:
+                rows.append((path.stem, source, family, str(len(group)), f"{np.expm1(np.median(gap)):+.1%}", f"{quantiles(gap)[1]:.1%}"))
+    return rows
+
+
+def projections() -> Table:
+    """Rows that both GPUs measured: projected from the first, against the second."""
+    rows: Table = []
+    for base_name, to_name in PROJECTIONS:
+        base, to = device_of(base_name), device_of(to_name)
+        measured = {(row.kernel, row.library): row for row in tables.read(f"{to_name}.csv")}
+        gaps = defaultdict(list)
+        for row in tables.read(f"{base_name}.csv"):
+            other = measured.get((row.kernel, row.library))
+            if other is None or row.library == "cudnn":
+                continue
+            spent_us = quantise_s(to, other.kernel) * 1e6 if other.fused else 0.0
+            alone_us = max(other.time_us - spent_us, ideal_s(to.card, other.kernel) * 1e6)
+            gaps[family_of(row.kernel)].append(np.log(project_row(base, to.card, row._replace(library="")).time_us / alone_us))
+        for family, gap in sorted(gaps.items()):
+            low, mid, high = np.expm1(np.percentile(gap, [10, 50, 90]))
+            rows.append(
+                (
+                    f"{base_name} -> {to_name}",
+                    family,
+                    str(len(gap)),
+                    f"{low:+.0%}",
+                    f"{mid:+.0%}",
+                    f"{high:+.0%}",
+                    f"{quantiles(np.array(gap))[0]:.0%}",
+                )
+            )
+    return rows
+
+
+def rooflines() -> Table:
+    """What the answers would be without a table."""
+    rows: Table = []
+    for name in table_names():
+        device, gaps = device_of(name), defaultdict(list)
+        for row in tables.read(f"{name}.csv"):
+            if not row.fused:
+                gaps[row.kernel.kind].append(np.log(roofline_s(device, row.kernel) * 1e6 / row.time_us))
+        rows += [
+            (name, kind, str(len(gap)), f"{np.expm1(np.median(gap)):+.0%}", f"{quantiles(np.array(gap))[1]:.0%}")
+            for kind, gap in sorted(gaps.items())
+            if len(gap) >= 4
+        ]
+    return rows
+
+
+def lookup_us(count: int = 20_000) -> float:
+    """Microseconds of one lookup in a compiled batch over the h100 table, best of five."""
+    device = device_of("h100")
+    rows = np.arange(count) % len(device.y)
+    query = np.ascontiguousarray(device.x[rows] + 0.07)
+    family = np.repeat(np.arange(len(device.ptr) - 1), np.diff(device.ptr))[rows]
+    assert query.shape[1] == DIMS
+    best = float("inf")
+    for _ in range(6):
+        start = time.perf_counter()
+        estimate(query, family, device.ptr, device.x, device.y)
+        best = min(best, time.perf_counter() - start)
+    return best / count * 1e6
+
+
+def document() -> str:
+    """The text of docs/compute.md."""
+    own, missed = self_test()
+    ratios: Table = [
+        (n, s, f"{r.value:.3g}", f"{r.sigma:.2f}", str(r.rows), r.source) for (n, s), r in sorted(tables.read_ratios().items())
+    ]
+    text = (Path(__file__).parent.parent / "docs" / "compute.md.in").read_text()
+    parts = {
+        "leave_one_out": markdown(("table", "family", "rows", "median", "p90", "within 1 sigma", "within 1.645"), own),
+        "missed": "\n".join(f"* {line}" for line in missed) or "* none",
+        "cross_check": markdown(
+            ("table", "other campaign", "family", "rows", "prediction - measurement, median", "p90 of the absolute error"), cross_check()
+        ),
+        "projection": markdown(("projection", "family", "rows", "10 %", "median", "90 %", "median of the absolute error"), projections()),
+        "roofline": markdown(("table", "kind", "rows", "median", "p90 of the absolute error"), rooflines()),
+        "ratios": markdown(("ratio", "scope", "value", "sigma", "rows", "source"), ratios),
+        "lookup_us": f"{lookup_us():.1f}",
+    }
+    for name, part in parts.items():
+        text = text.replace("{{" + name + "}}", part)
+    return text
+
+
+def main() -> None:
+    """Print the document and write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/compute.md"))
+    options = parser.parse_args()
+    text = document()
+    print(text)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

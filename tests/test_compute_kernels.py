@@ -1,0 +1,43 @@
+"""Operations, bytes and ideal times against figures worked out by hand."""
+
+import pytest
+
+from compute import cards
+from compute.kernels import Kernel, attended_pairs, flops, ideal_s, moved_bytes, peak_of
+
+
+def test_gemm_counts_two_operations_per_product_in_every_group():
+    assert flops(Kernel("gemm", m=3, n=5, k=7)) == 2 * 3 * 5 * 7
+    assert flops(Kernel("grouped_gemm", m=3, n=5, k=7, groups=4)) == 4 * 2 * 3 * 5 * 7
+
+
+@pytest.mark.parametrize(("q", "kv", "pairs"), [(4, 4, 10), (2, 4, 7), (4, 2, 3), (1, 9, 9)])
+def test_causal_pairs_by_counting(q, kv, pairs):
+    assert attended_pairs(Kernel("attention", seq_q=q, seq_kv=kv)) == pairs
+    # the mask aligns the ends of both sequences: query i of q sees keys up to i + kv - q
+    assert sum(max(0, i + kv - q + 1) for i in range(q)) == pairs
+
+
+def test_attention_backward_executes_five_products_against_two():
+    forward = Kernel("attention", batch=2, seq_q=128, seq_kv=128, heads=4, kv_heads=4, head_dim=64, causal=False)
+    assert flops(forward) == 2 * 2 * 4 * 128 * 128 * (64 + 64)
+    assert flops(forward._replace(direction="bwd")) == 2.5 * flops(forward)
+
+
+def test_wgrad_into_fp32_reads_and_writes_the_gradient():
+    plain = Kernel("gemm", "wgrad", m=100, n=200, k=300)
+    assert moved_bytes(plain) == 2 * 300 * (100 + 200) + 4 * 100 * 200
+    assert moved_bytes(plain._replace(accumulate=True)) - moved_bytes(plain) == 4 * 100 * 200
+
+
+def test_ideal_time_is_the_higher_roof_and_an_empty_kernel():
+    card = cards.card("h100")
+    big = Kernel("gemm", m=8192, n=8192, k=8192)
+    assert ideal_s(card, big) == pytest.approx(2 * 8192**3 / 989.4e12 + 2e-6)
+    assert ideal_s(card, Kernel("norm", nbytes=335_000_000)) == pytest.approx(1e-4 + 2e-6)
+
+
+def test_a_precision_that_the_gpu_lacks_runs_at_the_next_wider_one():
+    assert peak_of(cards.card("a100"), "fp8") == 312e12
+    assert peak_of(cards.card("h100"), "nvfp4") == 1978.9e12
+    assert peak_of(cards.card("b200"), "nvfp4") == 9000e12
