@@ -95,6 +95,7 @@ def main(words: list[str] | None = None) -> int:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
         try:
             code = _run(sys.argv[1:] if words is None else words)
+            sys.stdout.flush()
         except InputError as error:
             if first:
                 print("\n".join(error.lines), file=sys.stderr, flush=True)
@@ -102,7 +103,7 @@ def main(words: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             code = 130
         except BrokenPipeError:
-            sys.stdout = stack.enter_context(open(os.devnull, "w"))
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1

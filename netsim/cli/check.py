@@ -1,0 +1,116 @@
+"""`netsim check FILE`: what a run file means and how large it is, without simulating it; and what in it cannot be."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from netsim.cli.run import add_file_and_settings
+from netsim.config import config_hash, dump, load, placed, places, resolved
+from netsim.config.workload import Training
+from netsim.errors import InputError
+from netsim.units import format_size
+
+if TYPE_CHECKING:
+    from netsim.config import Run
+    from netsim.kernels.structs import Topology
+    from workload.memory import Memory
+
+HELP = "resolved configuration, sizes, memory per GPU, and what cannot be"
+Facts = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add_file_and_settings(parser)
+    parser.add_argument("--json", action="store_true", help="print configuration and sizes as one JSON document in the last line")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is known; lines about what cannot be go to standard error, and the exit code is 2 if there are any."""
+    config = load(args.file, args.settings)
+    facts: Facts = {"config_hash": config_hash(config), "sizes": {}, "memory": [], "notes": [], "problems": []}
+    _fabric(config, facts)
+    if isinstance(config.workload, Training):
+        _training(config, config.workload, facts)
+    print(dump(config))
+    print(render(facts))
+    if facts["problems"]:
+        print("\n".join(facts["problems"]), file=sys.stderr)
+    if args.json:
+        print(json.dumps({"config": resolved(config), **facts}))
+    return 2 if facts["problems"] else 0
+
+
+def _fabric(config: "Run", facts: Facts) -> None:
+    """Lay the cables and count them."""
+    import topologies
+
+    try:
+        with places(config):
+            topology = topologies.build(config.topology)
+            topologies.routes(topology, config.topology)
+    except InputError as error:
+        facts["problems"] += error.lines
+        return
+    facts["sizes"] |= _counts(topology)
+
+
+def _counts(topology: "Topology") -> dict[str, int]:
+    from netsim.kernels.structs import LINK_TIERS, SWITCH
+
+    tiers = Counter(int(t) for t, kind in zip(topology.vertex_tier, topology.vertex_kind, strict=True) if kind == SWITCH)
+    switches = {f"{name} switches": tiers[number] for number, name in enumerate(("leaf", "spine", "core"), 1) if tiers[number]}
+    links = Counter(topology.link_tier.tolist())
+    planes = len({int(p) for p in topology.vertex_plane if p >= 0})
+    hosts = {"nodes": topology.n_nodes, "GPUs": topology.n_gpus, "NICs": topology.n_nics}
+    return hosts | switches | {f"{name} links": links[i] for i, name in enumerate(LINK_TIERS) if links[i]} | {"planes": planes}
+
+
+def _training(config: "Run", training: Training, facts: Facts) -> None:
+    """Check the layout against the GPUs and, where it can be, count its operations and its memory."""
+    import numpy as np
+
+    import workload
+
+    gpus, per_node = config.topology.nodes * config.topology.gpus_per_node, config.topology.gpus_per_node
+    found = workload.check(training, gpus, per_node)
+    facts["problems"] += placed(config, [(f"workload.{f.field}", f.sentence) for f in found if f.fatal])
+    facts["notes"] += [f"workload.{f.field}: {f.sentence}" for f in found if not f.fatal]
+    if config.compute is None or any(f.fatal for f in found):
+        return
+    from compute.device import load_device
+
+    try:
+        with places(config):
+            work = workload.build(training, gpus, per_node, load_device(config.compute))
+    except InputError as error:
+        facts["problems"] += error.lines
+        return
+    per_program = np.diff(work.programs.stream_ptr[:: work.programs.n_streams])
+    facts["sizes"] |= {"programs": work.programs.n_programs, "communicators": len(work.groups.group_dim)}
+    facts["sizes"] |= {"operations per iteration": int(per_program[work.gpu_program].sum())}
+    names = ("weights", "gradients", "optimizer", "activations", "peak", "peak_where")
+    facts["memory"] = [{"stage": stage} | {name: getattr(memory, name) for name in names} for stage, memory in enumerate(work.memory)]
+    facts["problems"] += placed(config, list(_too_small(work.memory, config.compute.device.memory)))
+
+
+def _too_small(memory: "list[Memory]", room: int) -> Iterator[tuple[str, str]]:
+    """Yield a problem for the fullest stage where a GPU's memory does not hold it."""
+    stage = max(range(len(memory)), key=lambda s: memory[s].peak)
+    if memory[stage].peak > room:
+        yield "compute.device.memory", f"expected at least {format_size(memory[stage].peak)}, the peak of stage {stage}; got {format_size(room)}"
+
+
+def render(facts: Facts) -> str:
+    """Sizes and memory as text."""
+    width = max((len(name) for name in facts["sizes"]), default=0)
+    lines = [f"{name:{width}}  {count:,}" for name, count in facts["sizes"].items()]
+    if facts["memory"]:
+        columns = ("weights", "gradients", "optimizer", "activations", "peak")
+        lines += ["", "memory of one GPU", "stage" + "".join(f"{name:>13}" for name in columns) + "  where the peak is"]
+        for row in facts["memory"]:
+            lines.append(f"{row['stage']:5}" + "".join(f"{format_size(row[name]):>13}" for name in columns) + f"  {row['peak_where']}")
+    return "\n".join([*lines, *(["", *facts["notes"]] if facts["notes"] else [])])

@@ -1,0 +1,54 @@
+"""`check` tells configuration, sizes and memory, and refuses with file and line what a layout, a fabric or a GPU cannot do."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from netsim.cli.main import main
+from netsim.config import from_data, load
+from tests.conftest import Cli
+
+BASE = Path(__file__).parent / "golden" / "base.yaml"
+RUNS = Path(__file__).resolve().parent.parent / "runs"
+
+
+def test_sizes_and_configuration(netsim: Cli) -> None:
+    shown = netsim("check", BASE, "--json", "--set", "simulate.fold=off")
+    assert shown.returncode == 0, shown.stderr
+    text, last = shown.stdout.rstrip("\n").rsplit("\n", 1)
+    facts = json.loads(last)
+    assert from_data(facts["config"]) == load(BASE, ["simulate.fold=off"])
+    assert from_data(yaml.safe_load(text.split("\n\n")[0])) == load(BASE, ["simulate.fold=off"])
+    sizes = facts["sizes"]
+    assert (sizes["nodes"], sizes["GPUs"], sizes["NICs"], sizes["planes"]) == (2, 16, 16, 8)
+    assert sizes["scale_up links"] == sizes["host links"] == sizes["nic links"] == 2 * 16
+    assert sizes["operations per iteration"] > 16 * 12
+    (memory,) = facts["memory"]
+    assert memory["weights"] + memory["gradients"] + memory["optimizer"] < memory["peak"] < 80 * 2**30
+    assert facts["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (["workload.parallel.pp=3"], f"{BASE}:23:3: workload.parallel: expected tp x pp x cp = 12 to divide the 16 GPUs"),
+        (["workload.parallel.dp=3"], "--set workload.parallel.dp: expected tp x pp x cp x dp = 16 GPUs, so 4; got 3"),
+        (["workload.global_batch=33"], "--set workload.global_batch: expected a multiple of micro_batch x dp"),
+        (["workload.model.layers=11", "workload.parallel.pp=2"], "layers"),
+        (["topology.builder=rail_optimized"], "--set topology.builder: expected one of"),
+        (["topology.nodes=100000", "topology.segment=64"], "topology."),
+        (["compute.device.memory=256 MiB"], "--set compute.device.memory: expected at least"),
+        (["compute.device.tables=[absent]"], "absent"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_cannot_be(capsys: pytest.CaptureFixture[str], settings: list[str], line: str) -> None:
+    assert main(["check", str(BASE), *(word for setting in settings for word in ("--set", setting))]) == 2
+    assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", sorted(RUNS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_run_file_of_the_project_is_sound(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    assert main(["check", str(file)]) == 0, capsys.readouterr().err

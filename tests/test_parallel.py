@@ -1,0 +1,183 @@
+"""MPI for real: exchanges, waiting, failure, and a launcher that does not fit; and the serial stand-in."""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netsim import parallel
+from tests.conftest import Cli
+
+EXCHANGES = """
+import numpy as np
+from netsim import parallel
+
+comm = parallel.start()
+rank, size = comm.rank, comm.size
+assert parallel.world() is comm and parallel.start() is comm
+assert comm.bcast({"from": rank}) == {"from": 0}
+gathered = comm.gather(rank * rank)
+assert gathered == ([r * r for r in range(size)] if rank == 0 else None)
+both = comm.allgather(np.array([rank, -rank], np.int32))
+assert both.dtype == np.int32 and both.tolist() == [[r, -r] for r in range(size)]
+
+for scale in (1, 1000, 3):  # the second outgrows the room of a single exchange
+    sent = [np.arange(rank * scale, dtype=np.int64), np.zeros(0, np.int64), np.array([rank + 2**40], np.int64)]
+    for r, parts in enumerate(comm.fuse(sent)):
+        assert [p.tolist() for p in parts] == [list(range(r * scale)), [], [r + 2**40]]
+
+part = comm.first(2)
+assert (part is None) == (rank >= 2)
+if part is not None:
+    assert part.size == 2 and part.allgather(np.array([part.rank])).tolist() == [[0], [1]]
+comm.barrier()
+with parallel.first_on_node_then_others():
+    order = open("order", "a")
+    order.write(str(rank))
+    order.close()
+comm.barrier()
+assert open("order").read()[0] == "0" and len(open("order").read()) == size
+print(f"rank {rank} done", flush=True)
+parallel.finish()
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_exchanges(python: Cli, ranks: int) -> None:
+    done = python("-c", EXCHANGES, ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")[:-1]) == [f"rank {r} done" for r in range(ranks)]
+
+
+FAILING = """
+import time
+from netsim import parallel
+comm = parallel.start()
+if comm.rank == 1:
+    raise RuntimeError("the disk of rank 1 burns")
+comm.barrier()
+time.sleep(100)
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_that_fails_ends_the_job_with_its_message(python: Cli) -> None:
+    began = time.monotonic()
+    ended = python("-c", FAILING, ranks=3)
+    assert ended.returncode == 1
+    assert "[rank 1] RuntimeError: the disk of rank 1 burns" in ended.stderr
+    assert time.monotonic() - began < 20
+
+
+KILLED = """
+import os, signal, time
+from netsim import parallel
+comm = parallel.start()
+comm.barrier()
+if comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+comm.allgather(__import__("numpy").zeros(1))
+time.sleep(100)
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_that_is_killed_ends_the_job(python: Cli) -> None:
+    began = time.monotonic()
+    ended = python("-c", KILLED, ranks=3)
+    assert ended.returncode != 0
+    assert time.monotonic() - began < 20
+
+
+ALONE = """
+from netsim import parallel
+comm = parallel.start()
+if comm.rank == 1:
+    parallel.finish(2)
+comm.bcast(0, root=1)
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_that_gives_up_alone_takes_the_others_with_it(python: Cli) -> None:
+    ended = python("-c", ALONE, ranks=2, timeout=30)
+    assert ended.returncode == 2
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("variables", [{"PMI_SIZE": "4", "PMI_RANK": "0"}, {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}], ids=str)
+def test_a_launcher_of_another_mpi_is_named(python: Cli, tmp_path: Path, variables: dict[str, str]) -> None:
+    """The variables say 4 ranks, the library finds itself alone: in the process, so that MPI itself is not misled by them."""
+    code = f"""
+import os, sys
+from netsim import parallel
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+MPI.Init()
+os.environ.update({variables})
+MPI.Init = lambda: None
+from netsim.cli.main import main
+sys.exit(main(["run", "none.yaml"]))
+"""
+    ended = python("-c", code)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "started 4 ranks" in ended.stderr and "sees 1: use the mpirun that belongs to this library" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_no_mpi_library_is_one_sentence(python: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('libmpi.so.12: cannot open shared object file')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from netsim.cli.main import main; sys.exit(main(['run', 'none.yaml']))"
+    ended = python("-c", code, PMI_SIZE="2", PMI_RANK="0")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1 and "no MPI library can be loaded (libmpi.so.12" in ended.stderr
+
+
+def test_one_process_starts_no_mpi(python: Cli) -> None:
+    code = "import sys; from netsim import parallel; c = parallel.start(); print(c.rank, c.size, 'mpi4py' in sys.modules)"
+    assert python("-c", code).stdout == "0 1 False\n"
+
+
+def test_serial_stand_in_answers_like_one_rank() -> None:
+    comm = parallel.Comm()
+    assert comm.bcast(5) == 5 and comm.gather(5) == [5]
+    assert comm.allgather(np.arange(3)).tolist() == [[0, 1, 2]]
+    sent = [np.arange(3), np.arange(0)]
+    (received,) = comm.fuse(sent)
+    assert [a.tolist() for a in received] == [[0, 1, 2], []]
+    received[0][0] = 9
+    assert sent[0][0] == 0, "what is received is a copy, as it is with MPI"
+    assert comm.first(1) is comm and comm.close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, (1, 0, 1, 0, "")),
+        ({"PMI_SIZE": "8", "PMI_RANK": "3", "MPI_LOCALNRANKS": "4", "MPI_LOCALRANKID": "3"}, (8, 3, 4, 3, "PMI_SIZE")),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+            (4, 1, 2, 1, "OMPI_COMM_WORLD_SIZE"),
+        ),
+        ({"SLURM_NTASKS": "64", "SLURM_PROCID": "0"}, (1, 0, 1, 0, "")),
+        (
+            {"SLURM_STEP_NUM_TASKS": "64", "SLURM_PROCID": "40", "SLURM_NTASKS_PER_NODE": "32", "SLURM_LOCALID": "8"},
+            (64, 40, 32, 8, "SLURM_STEP_NUM_TASKS"),
+        ),
+    ],
+    ids=["none", "mpich", "openmpi", "batch script", "srun"],
+)
+def test_launcher_is_recognised(environ: dict[str, str], expected: tuple[int, int, int, int, str]) -> None:
+    assert parallel.launched(environ) == expected
+
+
+def test_one_thread_per_rank_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "4")
+    parallel.quiet_threads()
+    assert (sys.modules["os"].environ["OMP_NUM_THREADS"], sys.modules["os"].environ["MKL_NUM_THREADS"]) == ("1", "4")
