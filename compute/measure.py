@@ -138,7 +138,7 @@ class Torch:
     def _memory(self, kernel: Kernel) -> Call | None:
         """The PyTorch operation of a kind; passes are how often its main tensor of 2-byte elements crosses the bus."""
         functional = self.torch.nn.functional
-        width, passes = 4096, {"residual": 3, "norm": 2, "softmax": 2, "gelu": 2, "memory": 2, "cast": 3}.get(kernel.kind, 0)
+        width, passes = 4096, {"residual": 3, "norm": 2, "softmax": 2, "gelu": 2, "memory": 2, "copy": 2, "cast": 3}.get(kernel.kind, 0)
         if not passes or kernel.direction != "fwd":
             return None
         x = self._random(max(kernel.nbytes // (2 * passes * width), 1), width)
@@ -150,7 +150,8 @@ class Torch:
             "norm": lambda: norm(x, (width,), scale),
             "softmax": lambda: x.softmax(-1),
             "gelu": lambda: functional.gelu(x),
-            "memory": lambda: x.clone(),
+            "memory": x.clone,
+            "copy": x.clone,
             "cast": lambda: x.float(),
         }
         return calls[kernel.kind]
