@@ -1,8 +1,8 @@
 """Fits the physical figures of a GPU generation to all measurements of it at once: `python -m netsim.collectives.calibrate hopper`.
 
-Minimises the mean over tables of the median and mean absolute logarithmic error (so that no table weighs by its length) by changing one figure at a
-time by a factor, until no factor helps. It prints the figures, rounded, to be copied into `figures.py` by hand. Tables timed from Python count from
-1 MiB up only: below, they measure the host. `FIXED` figures have a source of their own and are not fitted.
+Minimises the mean over tables of the median and mean absolute logarithmic error (so that no table weighs by its length) by changing one
+figure at a time by a factor, until no factor helps. It prints the figures, rounded, to be copied into `figures.py` by hand. Tables timed
+from Python count from 1 MiB up only: below, they measure the host. `FIXED` figures have a source of their own and are not fitted.
 """
 
 import sys
@@ -30,10 +30,10 @@ def loss(rows: list[Row]) -> float:
 
 def moved(figures: Figures, name: str, part: int, factor: float) -> Figures:
     """Return the figures with one number changed."""
-    value = getattr(figures, name)
-    if part < 0:
-        return figures._replace(**{name: value * factor})
-    return figures._replace(**{name: tuple(v * factor if i == part else v for i, v in enumerate(value))})
+    values = figures._asdict()
+    value = values[name]
+    values[name] = value * factor if part < 0 else tuple(v * factor if i == part else v for i, v in enumerate(value))
+    return Figures(**values)
 
 
 def fit(arch: str, rows: list[Row], sweeps: int = 4) -> Figures:

@@ -38,7 +38,17 @@ class Edges:
     on: list[np.ndarray] = field(default_factory=list)
     lag: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, src: Column, dst: Column, what: Stream, bundle: Column, weight: Column = 1, nic_src: Column = -1, nic_dst: Column = -1, qp: Column = 0) -> np.ndarray:
+    def add(
+        self,
+        src: Column,
+        dst: Column,
+        what: Stream,
+        bundle: Column,
+        weight: Column = 1,
+        nic_src: Column = -1,
+        nic_dst: Column = -1,
+        qp: Column = 0,
+    ) -> np.ndarray:
         """Append one edge per entry of `src`; scalars stand for all of them."""
         src = np.atleast_1d(np.asarray(src, np.int64))
         values = (src, dst, nic_src, nic_dst, qp, weight, what.nbytes, what.msgs, what.msg_bytes, what.window, bundle)
@@ -64,7 +74,9 @@ class Edges:
             number = np.cumsum(np.bincount(bundle) > 0) - 1
             self.columns["bundle"] = [number[bundle]]
 
-    def close(self, algorithm: str, protocol: str, channels: int, launch_ps: int, fill_ps: int, cap: np.ndarray, delay_ps: np.ndarray) -> Plan:
+    def close(
+        self, algorithm: str, protocol: str, channels: int, launch_ps: int, fill_ps: int, cap: np.ndarray, delay_ps: np.ndarray
+    ) -> Plan:
         """Build the plan; `cap` bytes/s per bundle, `delay_ps` per edge."""
         t = self.table()
         rows = np.concatenate(self.rows) if self.rows else np.zeros(0, np.int64)
@@ -77,7 +89,8 @@ class Edges:
         return Plan(
             algorithm=algorithm, protocol=protocol, channels=channels, launch_ps=launch_ps, fill_ps=fill_ps,
             edge_src=i32["src"], edge_dst=i32["dst"], edge_nic_src=i32["nic_src"], edge_nic_dst=i32["nic_dst"], edge_qp=i32["qp"],
-            edge_weight=i32["weight"], edge_bytes=t["nbytes"], edge_msgs=i32["msgs"], edge_msg_bytes=t["msg_bytes"], edge_window=i32["window"],
-            edge_bundle=i32["bundle"], dep_ptr=ptr, dep_idx=on[by_row].astype(np.int32), dep_lag=lag[by_row].astype(np.int32),
+            edge_weight=i32["weight"], edge_bytes=t["nbytes"], edge_msgs=i32["msgs"], edge_msg_bytes=t["msg_bytes"],
+            edge_window=i32["window"], edge_bundle=i32["bundle"], dep_ptr=ptr,
+            dep_idx=on[by_row].astype(np.int32), dep_lag=lag[by_row].astype(np.int32),
             bundle_cap=np.asarray(cap, np.float64), edge_delay_ps=np.asarray(delay_ps, np.int64),
         )  # fmt: skip

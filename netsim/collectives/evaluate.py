@@ -1,7 +1,7 @@
 """Simulated against measured: `python -m netsim.collectives.evaluate` writes docs/collectives.md from published tables of nccl-tests.
 
-Every row of the data that names GPU, ranks, size and a time or a bus bandwidth is simulated on an idle fabric; tables that do not measure an idle
-RDMA fabric, or not NCCL, are left out by name and reason (`LEFT_OUT`). Nothing here, and nothing in the model, depends on a table.
+Every row of the data that names GPU, ranks, size and a time or a bus bandwidth is simulated on an idle fabric; tables that do not measure
+an idle RDMA fabric, or not NCCL, are left out by name and reason (`LEFT_OUT`). Nothing here, and nothing in the model, depends on a table.
 """
 
 import argparse
@@ -19,12 +19,14 @@ from netsim.collectives.platform import Communicator, Platform
 from netsim.collectives.timing import idle_us
 from netsim.config.nccl import Nccl
 
-OPS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all", "sendrecv": "ring_shift",
-       "send_recv": "sendrecv"}  # fmt: skip
+OPS = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all", "sendrecv": "ring_shift", "send_recv": "sendrecv",
+}  # fmt: skip
 LEFT_OUT = {
     "symphony-2n-misconf": "a fault case: nodes before their NICs were configured",
     "gcp-a3mega-2n": "GPUDirect-TCPXO, a transport over TCP",
-    "gcp-a4-ag": "in-place all-gather with an unstated number of ranks per size; small sizes of 280 us point to a proxy that NCCL's model lacks",
+    "gcp-a4-ag": "a network plugin of its own, with 280 us for the smallest sizes",
     "collnet_sharp": "CollNet without a working switch offload, by its author",
     "nccl1229": "approximate values from a forum",
     "deepep": "DeepEP kernels, not NCCL",
@@ -112,7 +114,8 @@ def reason_left_out(row: dict[str, str]) -> str:
 
 def read(path: Path) -> tuple[list[Row], dict[str, str]]:
     """Read the rows that can be simulated, and the tables left out with the reason."""
-    rows, left = [], {}
+    rows: list[Row] = []
+    left: dict[str, str] = {}
     for line in csv.DictReader(path.open()):
         why = reason_left_out(line)
         if why:
@@ -152,14 +155,17 @@ def report(rows: list[Row], left: dict[str, str], engine: str) -> str:
     small = [r for r in rows if r.nbytes < 1 << 20]
     out = [
         "# Collectives: simulated against measured", "",
-        f"Written by `python -m netsim.collectives.evaluate` ({engine}). Error: |simulated / measured - 1| of the time of a call alone on its machine.", "",
+        f"Written by `python -m netsim.collectives.evaluate` ({engine}).",
+        "Error: |simulated / measured - 1| of the time of a call alone on its machine.", "",
         "| | rows | median | 90th percentile |", "|---|---|---|---|",
         f"| from 1 MiB up | {_summary(large)} |", f"| below 1 MiB | {_summary(small)} |", "",
         "| table | below 1 MiB: rows | median | p90 | from 1 MiB: rows | median | p90 |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for table in dict.fromkeys(r.table for r in rows):
         mine = [r for r in rows if r.table == table]
-        out.append(f"| {table} | {_summary([r for r in mine if r.nbytes < 1 << 20])} | {_summary([r for r in mine if r.nbytes >= 1 << 20])} |")
+        out.append(
+            f"| {table} | {_summary([r for r in mine if r.nbytes < 1 << 20])} | {_summary([r for r in mine if r.nbytes >= 1 << 20])} |"
+        )
     out += ["", "## Left out", ""] + [f"* {table}: {why}" for table, why in left.items()]
     return "\n".join(out) + "\n"
 
@@ -175,9 +181,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.rows is not None:
         for row in simulate([r for r in rows if options.rows in r.table], idle):
             built = plan(row.op, row.nbytes, row.comm, row.platform, row.nccl)
-            sys.stdout.write(
-                f"{row.table:50} {row.nbytes:12} {row.measured_us:10.1f} {row.simulated_us:10.1f} {row.error:+7.1%} {built.algorithm} {built.protocol} {built.channels}\n"
-            )
+            how = f"{built.algorithm} {built.protocol} {built.channels}"
+            sys.stdout.write(f"{row.table:50} {row.nbytes:12} {row.measured_us:10.1f} {row.simulated_us:10.1f} {row.error:+7.1%} {how}\n")
         return 0
     options.out.write_text(report(simulate(rows, idle), left, "closed form of the plan on an idle fabric"))
     return 0

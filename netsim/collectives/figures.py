@@ -1,7 +1,7 @@
 """Physical figures of GPU generations that decide how long a collective takes: the only calibrated numbers of the collectives.
 
-Everything else follows from NCCL's own geometry and tables. Each figure belongs to a GPU generation, never to one table of measurements or to a
-message size. `docs/collectives.md` names the measurements that they were fitted to and the errors that remain.
+Everything else follows from NCCL's own geometry and tables. Each figure belongs to a GPU generation, never to one table of measurements or
+to a message size. `docs/collectives.md` names the measurements that they were fitted to and the errors that remain.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,37 @@ class Figures(NamedTuple):
 
 
 FIGURES = {
-    "ampere": Figures(7.9, (0.0, 8.0, 30.0), 10.0, (1.0, 2.5, 5.0), (4.6, 6.0, 14.0), (13e9, 15e9, 19.8e9), 0.785, 0.0, 0.0, 20.9, 0.945, 0.93, (0.3, 2.0)),
-    "hopper": Figures(4.4, (0.0, 4.0, 20.0), 8.0, (0.82, 2.2, 3.4), (4.6, 6.0, 14.0), (15.8e9, 18e9, 43.5e9), 0.822, 20.0, 6.8, 20.9, 0.945, 0.9, (0.3, 2.0)),
-    "blackwell": Figures(7.6, (0.0, 4.0, 14.0), 10.0, (1.22, 12.5, 1.0), (4.6, 6.0, 14.0), (17.5e9, 22e9, 44e9), 0.757, 20.0, 8.3, 20.9, 0.945, 0.97, (0.3, 2.0)),
+    "ampere": Figures(
+        7.9, (0.0, 8.0, 30.0), 10.0, (1.0, 2.5, 5.0), (4.6, 6.0, 14.0), (13e9, 15e9, 19.8e9), 0.785, 0.0, 0.0, 20.9, 0.945, 0.93, (0.3, 2.0)
+    ),
+    "hopper": Figures(
+        4.4,
+        (0.0, 4.0, 20.0),
+        8.0,
+        (0.82, 2.2, 3.4),
+        (4.6, 6.0, 14.0),
+        (15.8e9, 18e9, 43.5e9),
+        0.822,
+        20.0,
+        6.8,
+        20.9,
+        0.945,
+        0.9,
+        (0.3, 2.0),
+    ),
+    "blackwell": Figures(
+        7.6,
+        (0.0, 4.0, 14.0),
+        10.0,
+        (1.22, 12.5, 1.0),
+        (4.6, 6.0, 14.0),
+        (17.5e9, 22e9, 44e9),
+        0.757,
+        20.0,
+        8.3,
+        20.9,
+        0.945,
+        0.97,
+        (0.3, 2.0),
+    ),
 }

@@ -1,8 +1,8 @@
 """How a protocol lays data into buffers: bytes on the wire, chunks and slices.
 
-Every connection has eight slots per protocol. Simple sends data as it is; LL pairs each 4 bytes with a 4-byte flag; LL128 has one flag word in
-sixteen. A ring of Simple groups four slots to a chunk and sends it as two slices; all others send one slot at a time.
-Source: NCCL src/include/device.h, src/device/primitives.h.
+Every connection has eight slots per protocol. Simple sends data as it is; LL pairs each 4 bytes with a 4-byte flag; LL128 has one flag
+word in sixteen. A ring of Simple groups four slots to a chunk and sends it as two slices; all others send one slot at a time. Source: NCCL
+src/include/device.h, src/device/primitives.h.
 """
 
 import math

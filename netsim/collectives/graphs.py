@@ -1,10 +1,10 @@
 """The channels that NCCL's topology search finds on known machines, by rule rather than by search.
 
-NCCL searches rings, trees and NVLS heads for a channel rate at which NVLink, PCIe and NICs hold. On NVSwitch nodes the outcome follows a few rules,
-restated here and checked against the outcome of NCCL 2.30.7's own search for DGX A100, H100, B200 and B300 nodes and for communicators that have
-1, 2, 4 or 8 GPUs per node: one search channel per NIC at the highest trial rate that NIC and NVLink carry; doubled at half the rate from 25 GB/s up
-(not above four channels below 50 GB/s on Hopper and later); the exit GPU reaches the ring's NIC through its neighbour (PXN) where NVLink has room
-for that crossing, else pairs of rings swap rails from node to node (crossNic 2).
+NCCL searches rings, trees and NVLS heads for a channel rate at which NVLink, PCIe and NICs hold. On NVSwitch nodes the outcome follows a
+few rules, restated here and checked against the outcome of NCCL 2.30.7's own search for DGX A100, H100, B200 and B300 nodes and for
+communicators that have 1, 2, 4 or 8 GPUs per node: one search channel per NIC at the highest trial rate that NIC and NVLink carry; doubled
+at half the rate from 25 GB/s up (not above four channels below 50 GB/s on Hopper and later); the exit GPU reaches the ring's NIC through
+its neighbour (PXN) where NVLink has room for that crossing, else pairs of rings swap rails from node to node (crossNic 2).
 """
 
 from functools import lru_cache

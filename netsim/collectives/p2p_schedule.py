@@ -1,8 +1,9 @@
 """In which order a rank meets its peers in a group of sends and receives, and on which channels.
 
-Nodes are visited at the offsets of a quadratic sequence (0, 1, 3, 6, ... modulo the next power of two), the GPUs of a node at offsets 0, 1, 2, ...; in each
-round every rank sends to `+offset` and receives from `-offset`, so that no two ranks send to the same GPU. Rounds take their first channel in
-bit-reversed order, which spreads those that run at once. Source: NCCL src/init.cc (p2pSchedule) and src/include/comm.h (channel of a round).
+Nodes are visited at the offsets of a quadratic sequence (0, 1, 3, 6, ... modulo the next power of two), the GPUs of a node at offsets 0,
+1, 2, ...; in each round every rank sends to `+offset` and receives from `-offset`, so that no two ranks send to the same GPU. Rounds take
+their first channel in bit-reversed order, which spreads those that run at once. Source: NCCL src/init.cc (p2pSchedule) and
+src/include/comm.h (channel of a round).
 """
 
 import math
@@ -52,7 +53,7 @@ def node_offsets(nodes: int) -> list[int]:
 
 
 def rounds(nodes: int, width: int, group: int = 8) -> list[Round]:
-    """All rounds in order; `group` is NCCL_P2P_SCHEDULE_GROUP_SIZE."""
+    """All rounds in order; `group` GPUs of a node are met before the next node."""
     size = max(k for k in range(1, min(group, width) + 1) if width % k == 0)
     return [Round(d, first + k) for first in range(0, width, size) for d in node_offsets(nodes) for k in range(size)]
 

@@ -29,8 +29,9 @@ def carrier(comm: Communicator, platform: Platform) -> Communicator:
 def plan(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Nccl) -> Plan:
     """Return the plan of a call.
 
-    `nbytes` is the buffer of an all_reduce, broadcast or reduce; the output of an all_gather; the input of a reduce_scatter; the send buffer of one
-    rank of an all_to_all, gather or scatter (root's); the message of a sendrecv (member 0 to member 1) or ring_shift (every member to the next).
+    `nbytes` is the buffer of an all_reduce, broadcast or reduce; the output of an all_gather; the input of a reduce_scatter; the send
+    buffer of one rank of an all_to_all, gather or scatter (root's); the message of a sendrecv (member 0 to member 1) or ring_shift (every
+    member to the next).
     """
     if op in P2P:
         case = case_of(op, carrier(comm, platform), platform, nccl)

@@ -33,29 +33,35 @@ class Platform(NamedTuple):
     def figures(self, nccl: Nccl) -> Figures:
         """Return the physical figures of the GPU generation under the overrides of the run file."""
         own = FIGURES[self.arch]
-        given = {
-            "launch_us": None if nccl.launch_latency is None else nccl.launch_latency * 1e-6,
-            "nvlink_efficiency": nccl.nvlink_efficiency,
-            "nic_efficiency": nccl.nic_efficiency,
-            "net_hop_us": None if nccl.net_latency is None else (nccl.net_latency * 1e-6,) * 3,
-        }
-        return own._replace(**{name: value for name, value in given.items() if value is not None})
+        if nccl.launch_latency is not None:
+            own = own._replace(launch_us=nccl.launch_latency * 1e-6)
+        if nccl.net_latency is not None:
+            own = own._replace(net_hop_us=(nccl.net_latency * 1e-6,) * 3)
+        if nccl.nvlink_efficiency is not None:
+            own = own._replace(nvlink_efficiency=nccl.nvlink_efficiency)
+        return own if nccl.nic_efficiency is None else own._replace(nic_efficiency=nccl.nic_efficiency)
 
     @property
     def nic_gbs(self) -> float:
         """What NCCL takes a NIC for, GB/s: its line rate, or the slot's where that is less."""
         return min(self.nic_rate / 1e9, PCIE_BELIEF[self.pcie])
 
+    @property
+    def nics_per_gpu(self) -> int:
+        """NICs that one GPU has near it; connections take them in turn."""
+        return max(1, self.nics_per_node // self.gpus_per_node)
+
     def nics_of(self, gpu: int) -> tuple[int, ...]:
         """Return the NICs nearest to a local GPU, node-local numbers."""
         if self.nics_per_node <= self.gpus_per_node:
             return (gpu * self.nics_per_node // self.gpus_per_node,) if self.nics_per_node else ()
-        share = self.nics_per_node // self.gpus_per_node
+        share = self.nics_per_gpu
         return tuple(range(gpu * share, gpu * share + share))
 
 
 class Communicator(NamedTuple):
-    """Members of a call in rank order: node (numbered by first appearance) and local GPU of each; `ranks` of the communicator that carries it.
+    """Members of a call in rank order: node (numbered by first appearance) and local GPU of each; `ranks` of the communicator that carries
+    it.
 
     A send from one stage of a pipeline to the next is a call of two members in a communicator of as many ranks as there are stages.
     """
@@ -76,7 +82,7 @@ class Layout(NamedTuple):
     ranks: int
     node: np.ndarray  # int32[R] node of a member, 0 .. N - 1 by first appearance
     local: np.ndarray  # int32[R] local GPU
-    index: np.ndarray  # int32[R] place of a member among those of its node
+    place: np.ndarray  # int32[R] place of a member among those of its node
     members: tuple[np.ndarray, ...]  # per node: members by local GPU
     nics: tuple[tuple[int, ...], ...]  # per node: NICs near its members, by member
     near: np.ndarray  # int32[R] nearest NIC of a member, -1 without
@@ -96,9 +102,9 @@ def layout(comm: Communicator, platform: Platform) -> Layout:
     by_place = np.lexsort((local, node))
     starts = np.searchsorted(node[by_place], np.arange(len(order) + 1))
     members = tuple(by_place[a:b].astype(np.int32) for a, b in pairwise(starts))
-    index = np.empty(len(node), np.int32)
-    index[by_place] = np.arange(len(node)) - starts[node[by_place]]
+    place = np.empty(len(node), np.int32)
+    place[by_place] = np.arange(len(node)) - starts[node[by_place]]
     near_of = [platform.nics_of(g) for g in range(platform.gpus_per_node)]
     nics = tuple(tuple(dict.fromkeys(n for m in group for n in near_of[local[m]])) for group in members)
     near = np.array([near_of[g][0] if near_of[g] else -1 for g in comm.local], np.int32)
-    return Layout(len(node), node, local, index, members, nics, near, min(len(group) for group in members))
+    return Layout(len(node), node, local, place, members, nics, near, min(len(group) for group in members))

@@ -4,7 +4,8 @@
 
 * pace: a bundle goes no faster than its thread blocks move bytes, and no faster than its share of the busiest NVLink port or NIC that it
   crosses, at the rate that payload reaches on them (line rate x efficiency). An engine may find less, where others use the same links.
-* fill: start of the protocol, one hop latency per step of the algorithm, and the last phase of each thread block, in which it only receives.
+* fill: start of the protocol, one hop latency per step of the algorithm, and the last phase of each thread block, in which it only
+  receives.
 
 The figures stand in `netsim.collectives.figures`.
 """
@@ -18,7 +19,14 @@ from netsim.kernels.structs import Plan
 PS_PER_US = 1_000_000
 
 
-def close(call: Call, edges: Edges, fill_us: float, channel_rate: float, nvlink: float | None = None, overhead_us: tuple[float, float] = (0.0, 0.0)) -> Plan:
+def close(
+    call: Call,
+    edges: Edges,
+    fill_us: float,
+    channel_rate: float,
+    nvlink: float | None = None,
+    overhead_us: tuple[float, float] = (0.0, 0.0),
+) -> Plan:
     """Close a plan.
 
     `channel_rate` bytes/s that a thread block puts on the heaviest edge of its bundle; `nvlink` share of the line rate, where it is not
@@ -37,7 +45,9 @@ def close(call: Call, edges: Edges, fill_us: float, channel_rate: float, nvlink:
     return edges.close(call.algorithm, call.geometry.protocol, sms, round(figures.launch_us * PS_PER_US), fill, pace, delay)
 
 
-def link_pace(call: Call, table: dict[str, np.ndarray], nvlink_efficiency: float, overhead_us: tuple[float, float] = (0.0, 0.0)) -> np.ndarray:
+def link_pace(
+    call: Call, table: dict[str, np.ndarray], nvlink_efficiency: float, overhead_us: tuple[float, float] = (0.0, 0.0)
+) -> np.ndarray:
     """Return the pace of each bundle that its busiest link allows when the call is alone, bytes/s on its heaviest edge."""
     place, platform, figures = call.place, call.platform, call.figures
     load = table["nbytes"] * table["weight"]
@@ -47,7 +57,9 @@ def link_pace(call: Call, table: dict[str, np.ndarray], nvlink_efficiency: float
     for end, nic in (("src", "nic_src"), ("dst", "nic_dst")):
         port = np.where(over_net, place.ranks + place.node[table[end]] * max(platform.nics_per_node, 1) + table[nic], table[end])
         total = np.bincount(port, weights=load)
-        busy = np.maximum(busy, total[port] / np.where(over_net, nic_rate, gpu_rate) + np.where(over_net, overhead_us[1], overhead_us[0]) * 1e-6)
+        busy = np.maximum(
+            busy, total[port] / np.where(over_net, nic_rate, gpu_rate) + np.where(over_net, overhead_us[1], overhead_us[0]) * 1e-6
+        )
     bundles = int(table["bundle"].max()) + 1 if len(load) else 0
     seconds, heaviest = np.zeros(bundles), np.zeros(bundles)
     np.maximum.at(seconds, table["bundle"], busy)

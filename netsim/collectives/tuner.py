@@ -1,9 +1,9 @@
 """NCCL's cost model: which algorithm and protocol a call takes, on how many channels.
 
-For every algorithm a and protocol p:  t = latency(a, p) + nbytes / bandwidth(a, p), and the smallest wins; ties go to the first in the order of
-`ALGORITHMS` and `PROTOCOLS`. `nbytes` is the whole buffer: what an all-gather ends with, what a reduce-scatter starts from. Latencies are microseconds
-and rates GB/s, NCCL's own units. Restated from NCCL 2.30.7-1 (src/graph/tuning.cc, src/enqueue.cc); its numbers stand in `netsim.config.nccl_tables`.
-These times choose; how long a call takes is another matter (`netsim.collectives.timing`).
+For every algorithm a and protocol p:  t = latency(a, p) + nbytes / bandwidth(a, p), and the smallest wins; ties go to the first in the
+order of `ALGORITHMS` and `PROTOCOLS`. `nbytes` is the whole buffer: what an all-gather ends with, what a reduce-scatter starts from.
+Latencies are microseconds and rates GB/s, NCCL's own units. Restated from NCCL 2.30.7-1 (src/graph/tuning.cc, src/enqueue.cc); its numbers
+stand in `netsim.config.nccl_tables`. These times choose; how long a call takes is another matter (`netsim.collectives.timing`).
 """
 
 import math
@@ -170,7 +170,9 @@ def _nvls_channel_rate(case: Case, graph: Graph, algorithm: str) -> float:
         return 0.0
     efficiency: float = getattr(case.nccl.tables, f"nvls_efficiency_{case.platform.arch}")
     share = 2 if case.op == "all_reduce" else (ppn - 1) / ppn
-    channel = min(graph.bw_intra * efficiency * (count - 1) / count * share, graph.bw_inter * (2 if nodes <= 2 and algorithm == "nvls_tree" else 1))
+    channel = min(
+        graph.bw_intra * efficiency * (count - 1) / count * share, graph.bw_inter * (2 if nodes <= 2 and algorithm == "nvls_tree" else 1)
+    )
     return min(channel, _row(case, "nvls_tree")) if algorithm == "nvls_tree" else channel
 
 
@@ -195,7 +197,9 @@ def latency_us(case: Case, algorithm: str, protocol: str) -> float:
     hops = math.floor(math.log2(nodes))
     if algorithm == "ring":
         if case.op in ("broadcast", "reduce"):
-            row: tuple[float, float, float] = getattr(tables, f"hw_latency_{'net' if nodes > 1 else 'nvlink'}_{'tree' if protocol == 'simple' else 'ring'}")
+            row: tuple[float, float, float] = getattr(
+                tables, f"hw_latency_{'net' if nodes > 1 else 'nvlink'}_{'tree' if protocol == 'simple' else 'ring'}"
+            )
             return base + ranks * row[p]
         total = steps(case.op, ranks)
         across = 0 if nodes == 1 else (2 if case.op == "all_reduce" else 1) * (nodes - 1)
@@ -227,7 +231,13 @@ def time_us(case_key: tuple[str, Communicator, Platform, Nccl], algorithm: str, 
     corrected = algorithm == "tree" or (algorithm == "nvls_tree" and case.platform.arch == "blackwell" and cpu(case) != "arm")
     if case.op == "all_reduce" and corrected and column < (23 if algorithm == "tree" else 24):
         bw *= getattr(tables, f"tree_correction_{protocol}")[column]
-    if algorithm == "ring" and protocol == "simple" and place.nodes > 1 and case.op == "all_reduce" and nbytes / (case.channels * place.ranks) >= 64:
+    if (
+        algorithm == "ring"
+        and protocol == "simple"
+        and place.nodes > 1
+        and case.op == "all_reduce"
+        and nbytes / (case.channels * place.ranks) >= 64
+    ):
         latency *= tables.ring_simple_plateau
     return latency + nbytes / (1000 * bw)
 

@@ -14,7 +14,8 @@ ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_t
 PROTOCOLS = ("ll", "ll128", "simple")
 FUNCTIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
 NO_EFFECT = (
-    "NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_SOCKET_IFNAME"
+    "NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT",
+    "NCCL_SOCKET_IFNAME", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_AR_THRESHOLD",
 )  # fmt: skip
 """Variables that people carry in their scripts and that change nothing here: accepted, and kept in the result file."""
 
@@ -29,14 +30,16 @@ def _plain(word: str) -> str:
 def choices(text: str | None, function: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of `known` the value of NCCL_ALGO or NCCL_PROTO leaves for a function such as 'allreduce'.
 
-    The form is NCCL's: `list` or `function:list;function:list`, a list is comma-separated, a leading ^ excludes. Raises ValueError on words that
-    NCCL does not know.
+    The form is NCCL's: `list` or `function:list;function:list`, a list is comma-separated, a leading ^ excludes. Raises ValueError on
+    words that NCCL does not know.
     """
     allowed = known
     for clause in (text or "").split(";"):
         name, colon, words = clause.rpartition(":")
         if colon and _plain(name) not in FUNCTIONS:
-            raise ValueError(f"expected one of {', '.join(FUNCTIONS)} before ':'; got '{name.strip()}'{did_you_mean(_plain(name), FUNCTIONS)}")
+            raise ValueError(
+                f"expected one of {', '.join(FUNCTIONS)} before ':'; got '{name.strip()}'{did_you_mean(_plain(name), FUNCTIONS)}"
+            )
         exclude = words.strip().startswith("^")
         plain = {_plain(k): k for k in known}
         listed = [w for w in words.strip().lstrip("^").split(",") if w.strip()]
@@ -53,20 +56,26 @@ def choices(text: str | None, function: str, known: tuple[str, ...]) -> tuple[st
 class Nccl:
     """NCCL's variables (names, meanings and defaults as NCCL documents them), then the figures and tables of the model.
 
-    NCCL_ALGO, NCCL_PROTO: allowed algorithms and protocols, NCCL's list syntax.
-    NCCL_CROSS_NIC: 0 rings stay on one rail, 1 the same ring on every node, 2 automatic.
-    NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL: relay through the GPU next to the peer's rail (level 2: always, 1: when its path is no worse, 0: never).
-    NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS (or _CTAS): bounds on the channels of collectives; _P2P_: of send and receive.
-    NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE: buffer of a connection per protocol; eight slots each.
-    NCCL_NTHREADS, NCCL_LL128_NTHREADS: threads per channel.
-    NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS: queue pairs of a network connection, and whether each message is split over them.
-    NCCL_IB_ADAPTIVE_ROUTING: null takes what the fabric is (on for InfiniBand, off for RoCE).
-    NCCL_NET_OVERHEAD: nanoseconds to post a message; null takes the value of the CPU vendor.
-    NCCL_GRAPH_FILE: channels from a file (NCCL's XML, or the same in JSON) in place of the built-in tables.
-    launch_latency, net_latency: kernel launch and software latency of a network message; nvlink_efficiency, nic_efficiency: share of the line rate that
-    payload reaches; null takes the figure of the GPU generation (netsim/collectives/figures.py, with its source).
-    sm_free_collectives: collectives run on copy engines and occupy no SM.
-    tables: rows of NCCL's cost model.
+    * NCCL_ALGO, NCCL_PROTO: allowed algorithms and protocols, NCCL's list syntax; NCCL_NVLS_ENABLE, NCCL_PAT_ENABLE, NCCL_COLLNET_ENABLE
+      (from NCCL_COLLNET_NODE_THRESHOLD nodes up): 0 leaves one out.
+    * NCCL_NTHREADS, NCCL_LL128_NTHREADS: threads per channel.
+    * NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS (also _CTAS, _NRINGS): bounds on the channels of collectives; _P2P_: of sends and receives,
+      which give a peer on the network one channel per NCCL_P2P_PER_CHANNEL_NET_BW GB/s, or NCCL_NCHANNELS_PER_NET_PEER.
+    * NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE: buffer of a connection per protocol, eight slots each; the chunk sizes and the
+      threshold below which sends use LL are NCCL's.
+    * NCCL_CROSS_NIC: 0 rings stay on one rail, 1 the same ring on every node, 2 automatic.
+    * NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL: relay through the GPU next to the peer's rail (below 2, sends do not).
+    * NCCL_GRAPH_FILE: channels from a file (NCCL's XML, or the same in JSON) in place of the built-in rules.
+    * NCCL_IB_QPS_PER_CONNECTION: queue pairs of a network connection, among which every message is split, each hashed on its own by ECMP.
+    * NCCL_NET_OVERHEAD: nanoseconds to post a message, for the choice of algorithm; left out, by CPU vendor.
+    * NCCL_IB_SPLIT_DATA_ON_QPS, NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_AR_THRESHOLD, NCCL_DEBUG and the other names of `NO_EFFECT` are accepted
+      and kept with the result, and change nothing in the model.
+    * cpu: vendor of the hosts' CPUs, which NCCL's cost model asks for.
+    * launch_latency, net_latency: kernel launch, and latency of a network message with its software.
+    * nvlink_efficiency, nic_efficiency: share of the line rate that payload reaches. Left out, these four are the figures of the GPU
+      generation (netsim/collectives/figures.py, with their source).
+    * sm_free_collectives: collectives run on copy engines and occupy no SM.
+    * tables: rows of NCCL's cost model.
     """
 
     NCCL_ALGO: str | None = None
@@ -89,7 +98,6 @@ class Nccl:
     NCCL_MIN_P2P_NCHANNELS: Count = 1
     NCCL_MAX_P2P_NCHANNELS: Count = 64
     NCCL_P2P_PER_CHANNEL_NET_BW: Count = 14
-    NCCL_P2P_SCHEDULE_GROUP_SIZE: Count = 8
     NCCL_BUFFSIZE: Size = 4194304
     NCCL_LL_BUFFSIZE: Size = 524288
     NCCL_LL128_BUFFSIZE: Size = 4915200
@@ -140,8 +148,9 @@ class Nccl:
         if least > most:
             yield "NCCL_MIN_NCHANNELS", f"expected at most NCCL_MAX_NCHANNELS = {most}; got {least}"
         if self.NCCL_MIN_P2P_NCHANNELS > self.NCCL_MAX_P2P_NCHANNELS:
-            yield "NCCL_MIN_P2P_NCHANNELS", (
-                f"expected at most NCCL_MAX_P2P_NCHANNELS = {self.NCCL_MAX_P2P_NCHANNELS}; got {self.NCCL_MIN_P2P_NCHANNELS}"
+            yield (
+                "NCCL_MIN_P2P_NCHANNELS",
+                (f"expected at most NCCL_MAX_P2P_NCHANNELS = {self.NCCL_MAX_P2P_NCHANNELS}; got {self.NCCL_MIN_P2P_NCHANNELS}"),
             )
         for name in ("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE"):
             if getattr(self, name) < 16384:

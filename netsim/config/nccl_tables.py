@@ -1,7 +1,8 @@
 """Tables of NCCL's tuner, each row a field that a run file may override to imitate another release.
 
-Defaults are those of NCCL 2.30.7-1 (github.com/NVIDIA/nccl, src/graph/tuning.cc). Latencies are microseconds, rates GB/s (1e9 bytes per second) and,
-where a row has three numbers, those stand for the protocols LL, LL128, Simple in latency rows and for 1, 2 and more nodes in rate rows.
+Defaults are those of NCCL 2.30.7-1 (github.com/NVIDIA/nccl, src/graph/tuning.cc). Latencies are microseconds, rates GB/s (1e9 bytes per
+second) and, where a row has three numbers, those stand for the protocols LL, LL128, Simple in latency rows and for 1, 2 and more nodes in
+rate rows.
 """
 
 from dataclasses import dataclass
@@ -78,7 +79,30 @@ class Tables:
     tree_correction_ll: Curve = (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1)
     tree_correction_ll128: Curve = (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1, 1)
     tree_correction_simple: Curve = (
-        0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.8,
+        0.7,
+        0.6,
+        0.6,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.7,
+        0.7,
+        0.8,
+        0.9,
+        0.9,
+        0.9,
     )
     net_overhead_amd: float = 2.0
     net_overhead_other: float = 1.0

@@ -1,4 +1,5 @@
-"""CollNetChain: a chain through the GPUs of a node reduces into its head; the network's switches reduce between nodes; the chain brings it back."""
+"""CollNetChain: a chain through the GPUs of a node reduces into its head; the network's switches reduce between nodes; the chain brings it
+back."""
 
 import numpy as np
 

@@ -1,8 +1,8 @@
 """CollNetDirect: every GPU of a node is a head that owns its part of the data; the network's switches reduce between nodes.
 
-Inside a node each GPU sends every head its part and receives the result back, directly. Between nodes a head sends its part to the switch once and
-receives the sum once. The switch is not a member: the stream into it from node n and the stream out of it to node n + 1 are drawn as one edge between
-their heads, which loads the NICs, and the leaf when it reduces, with exactly those bytes.
+Inside a node each GPU sends every head its part and receives the result back, directly. Between nodes a head sends its part to the switch
+once and receives the sum once. The switch is not a member: the stream into it from node n and the stream out of it to node n + 1 are drawn
+as one edge between their heads, which loads the NICs, and the leaf when it reduces, with exactly those bytes.
 """
 
 import numpy as np
@@ -17,11 +17,14 @@ from netsim.kernels.structs import Plan
 
 
 def switch_rows(call: Call, edges: Edges, heads: np.ndarray, what: Stream, channels: np.ndarray, bundle: int) -> tuple[np.ndarray, int]:
-    """Add the streams of heads [nodes, heads] through the network's switches; return the first row that leaves each head, and rows per head."""
+    """Add the streams of heads [nodes, heads] through the network's switches; return the first row that leaves each head, and rows per
+    head."""
     qps, part = queue_pairs(call, channels, what)
     q = len(qps)
     src, dst = np.repeat(heads.ravel(), q), np.repeat(np.roll(heads, -1, axis=0).ravel(), q)
-    ids = edges.add(src, dst, part, bundle, 1, call.place.near[src], call.place.near[dst], np.tile(qps, heads.size))
+    lanes = np.tile(qps, heads.size)
+    turn = lanes % call.platform.nics_per_gpu
+    ids = edges.add(src, dst, part, bundle, 1, call.place.near[src] + turn, call.place.near[dst] + turn, lanes)
     return ids[::q].reshape(heads.shape), q
 
 

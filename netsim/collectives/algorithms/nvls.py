@@ -1,9 +1,10 @@
 """NVLS on one node: the scale-up switch reduces and multicasts.
 
-Head h (each GPU is one) owns 1/h of every loop: its multimem load reads that part from all GPUs through the switch, which returns one reduced
-stream, and its multimem store comes back to all GPUs. Each GPU so sends and receives S (the data of all heads) plus S / heads (its own result).
-The switch is not a member; the stream into it from GPU g and the stream out of it to GPU g + 1 are drawn as one edge g -> g + 1, which loads
-each port with exactly those bytes. Barriers around a loop cost the same time whatever its size, so that small chunks pay more.
+Head h (each GPU is one) owns 1/h of every loop: its multimem load reads that part from all GPUs through the switch, which returns one
+reduced stream, and its multimem store comes back to all GPUs. Each GPU so sends and receives S (the data of all heads) plus S / heads (its
+own result). The switch is not a member; the stream into it from GPU g and the stream out of it to GPU g + 1 are drawn as one edge g -> g +
+1, which loads each port with exactly those bytes. Barriers around a loop cost the same time whatever its size, so that small chunks pay
+more.
 """
 
 import math
@@ -30,7 +31,9 @@ def chunk_size(share: int, heads: int, largest: int) -> int:
     return chunk
 
 
-def switch_edges(call: Call, edges: Edges, members: np.ndarray, nbytes: int, loops: int, heads: int, weight: int, bundle: int) -> tuple[np.ndarray, np.ndarray]:
+def switch_edges(
+    call: Call, edges: Edges, members: np.ndarray, nbytes: int, loops: int, heads: int, weight: int, bundle: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Add the streams of a node through its switch; return the rows of the reduction and of the multicast, by member of the node."""
     following = np.roll(members, -1)
     read = edges.add(members, following, stream(nbytes, loops, SLOTS), bundle, weight)

@@ -1,8 +1,9 @@
 """NVLSTree: reduction in the scale-up switch of every node, the double binary tree between nodes, multicast in the switch.
 
-Head h of every node joins a tree with the heads h of the other nodes over its own NIC, on even channels the first tree, on odd ones the second. Per
-chunk: the switch reduces it into the head, the head adds what its children sent and sends it up; down it comes the same way and is stored to all GPUs.
-Reduction and multicast of a loop are stages of their own here, with the tree between them: each has its barriers.
+Head h of every node joins a tree with the heads h of the other nodes over its own NIC, on even channels the first tree, on odd ones the
+second. Per chunk: the switch reduces it into the head, the head adds what its children sent and sends it up; down it comes the same way
+and is stored to all GPUs. Reduction and multicast of a loop are stages of their own here, with the tree between them: each has its
+barriers.
 """
 
 import math
@@ -98,5 +99,7 @@ def _net_edges(call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, part:
     """Add edges between heads of nodes; return the first row of each, [edges, heads]."""
     near, q = call.place.near, len(qps)
     src, dst = np.repeat(src.ravel(), q), np.repeat(dst.ravel(), q)
-    ids = edges.add(src, dst, part, bundle, 1, near[src], near[dst], np.tile(qps, len(src) // q))
+    lanes = np.tile(qps, len(src) // q)
+    turn = lanes % call.platform.nics_per_gpu
+    ids = edges.add(src, dst, part, bundle, 1, near[src] + turn, near[dst] + turn, lanes)
     return ids[::q].reshape(-1, call.place.width)

@@ -1,8 +1,8 @@
 """Grouped sends and receives: all-to-all, gather, scatter, send/receive and the shift around a ring.
 
-A message to a peer is cut over a few channels, each a stream of steps with eight in flight. To a peer on another node it leaves through the NIC of the
-peer's rail where a GPU beside that NIC is in the communicator (PXN: over NVLink into that GPU's buffer, from there by RDMA), so that all sources of a
-node share one connection per channel and rail; else through the sender's own NIC.
+A message to a peer is cut over a few channels, each a stream of steps with eight in flight. To a peer on another node it leaves through
+the NIC of the peer's rail where a GPU beside that NIC is in the communicator (PXN: over NVLink into that GPU's buffer, from there by
+RDMA), so that all sources of a node share one connection per channel and rail; else through the sender's own NIC.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def build(call: Call) -> Plan:
     channels = p2p_channels(call.total_channels, call.platform, nodes, call.ranks, call.nccl)
     each = -(-call.nbytes // ranks) if call.op in ("all_to_all", "gather", "scatter") else call.nbytes
     cut = transfer(each, nodes > 1, nodes, call.ranks, channels, call.nccl)
-    if nodes == 1 and each <= cut.parts * call.nccl.NCCL_P2P_LL_THRESHOLD:
+    if (nodes == 1 or call.nccl.NCCL_ALLOC_P2P_NET_LL_BUFFERS) and each <= cut.parts * call.nccl.NCCL_P2P_LL_THRESHOLD:
         call = call._replace(geometry=geometry("ll", call.nccl))
     wire = call.geometry.wire
     what = stream(wire(cut.nbytes), -(-cut.nbytes // cut.step), SLOTS_IN_FLIGHT, wire(cut.step))
@@ -98,7 +98,9 @@ def _route(call: Call, src: np.ndarray, dst: np.ndarray) -> Routed:
     return Routed(src, theirs if nccl.NCCL_CROSS_NIC == 0 else own, theirs)
 
 
-def _messages(call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, bundle: np.ndarray, cut: Transfer, what: Stream, channels: int) -> None:
+def _messages(
+    call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, bundle: np.ndarray, cut: Transfer, what: Stream, channels: int
+) -> None:
     """Add the edges of messages between arbitrary pairs."""
     place = call.place
     table = bases(place.nodes, max(len(m) for m in place.members), channels)
@@ -109,7 +111,7 @@ def _messages(call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, bundle
         return
     src, dst, bundle = src[~inside], dst[~inside], bundle[~inside]
     way = _route(call, src, dst)
-    base = table[(place.node[dst] - place.node[src]) % place.nodes, (place.index[dst] - place.index[src]) % table.shape[1]]
+    base = table[(place.node[dst] - place.node[src]) % place.nodes, (place.place[dst] - place.place[src]) % table.shape[1]]
     parts, part = queue_pairs(call, np.arange(cut.parts), what)
     q = len(parts)
     qp = ((base[:, None] + parts // call.nccl.NCCL_IB_QPS_PER_CONNECTION) % channels * call.nccl.NCCL_IB_QPS_PER_CONNECTION) + (
@@ -117,9 +119,17 @@ def _messages(call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, bundle
     )
     apart = call.op == "sendrecv"
     lanes = (bundle[:, None] * q + np.arange(q) if apart else np.repeat(bundle, q)).ravel()
+    turn = np.tile(np.arange(q) % call.platform.nics_per_gpu, len(src))
     net = edges.add(
-        np.repeat(way.relay, q), np.repeat(dst, q), part, lanes, 1, np.repeat(way.nic_src, q), np.repeat(way.nic_dst, q), qp.ravel()
-    ).reshape(-1, q)  # fmt: skip
+        np.repeat(way.relay, q),
+        np.repeat(dst, q),
+        part,
+        lanes,
+        1,
+        np.repeat(way.nic_src, q) + turn,
+        np.repeat(way.nic_dst, q) + turn,
+        qp.ravel(),
+    ).reshape(-1, q)
     relayed = way.relay != src
     if relayed.any():
         over = edges.add(src[relayed], way.relay[relayed], what, bundle[relayed], cut.parts)
@@ -155,4 +165,3 @@ def _all_to_all(call: Call, edges: Edges, cut: Transfer, what: Stream, channels:
     into = relay.reshape(nodes, width * (width - 1))[:, np.argsort(j, kind="stable")].reshape(nodes, width, width - 1)
     feeders = into[a, rail]  # [pairs, width - 1] rows that fill the rail's buffer
     edges.depend(np.repeat(rows.reshape(-1, q), width - 1, axis=1).ravel(), np.tile(feeders, (1, q)).ravel(), 0)
-

@@ -1,8 +1,8 @@
 """PAT: all-gather and reduce-scatter in a logarithmic number of steps, where every node has one member.
 
-Dimension i joins ranks 2^i apart. An all-gather goes from the farthest dimension to the nearest; on dimension i a rank sends its own shard and those
-that the farther dimensions brought: as many as there are numbers below R whose lowest set bit is 2^i, R - 1 in all, as in a ring. A reduce-scatter
-is its mirror. Small shards share messages. Source: NCCL src/include/collectives.h (PatAGAlgorithm, PatRSAlgorithm).
+Dimension i joins ranks 2^i apart. An all-gather goes from the farthest dimension to the nearest; on dimension i a rank sends its own shard
+and those that the farther dimensions brought: as many as there are numbers below R whose lowest set bit is 2^i, R - 1 in all, as in a
+ring. A reduce-scatter is its mirror. Small shards share messages. Source: NCCL src/include/collectives.h (PatAGAlgorithm, PatRSAlgorithm).
 """
 
 import math
@@ -60,7 +60,9 @@ def build(call: Call) -> Plan:
             peer = (member - (1 << i)) % ranks if gather else (member + (1 << i)) % ranks
             q = len(qps)
             src, dst = np.repeat(member, q), np.repeat(peer, q)
-            first = edges.add(src, dst, part, bundle, 1, place.near[src], place.near[dst], np.tile(qps, ranks))[::q]
+            lanes = np.tile(qps, ranks)
+            turn = lanes % call.platform.nics_per_gpu
+            first = edges.add(src, dst, part, bundle, 1, place.near[src] + turn, place.near[dst] + turn, lanes)[::q]
             if before is not None:
                 rows, earlier, sender_to = before
                 brought = np.empty(ranks, np.int64)

@@ -1,9 +1,9 @@
 """Rings: all-reduce, all-gather and reduce-scatter around, broadcast and reduce along a chain.
 
-A channel is one ring over all ranks. In an all-reduce each rank sends 2 (R - 1) chunks per loop, in an all-gather or reduce-scatter R - 1, and what it
-sends in step s came in step s - 1 over the edge before: message j of an edge waits for message j - k of the edge before it, k the slices of a chunk;
-only the first chunk is the rank's own. At a rank whose ring leaves through a NIC that is not near it, the data first goes over NVLink to the GPU
-that is (PXN), which adds one edge that forwards slice by slice.
+A channel is one ring over all ranks. In an all-reduce each rank sends 2 (R - 1) chunks per loop, in an all-gather or reduce-scatter R - 1,
+and what it sends in step s came in step s - 1 over the edge before: message j of an edge waits for message j - k of the edge before it, k
+the slices of a chunk; only the first chunk is the rank's own. At a rank whose ring leaves through a NIC that is not near it, the data
+first goes over NVLink to the GPU that is (PXN), which adds one edge that forwards slice by slice.
 """
 
 import math
@@ -82,7 +82,12 @@ def edge_stream(call: Call, share: int) -> tuple[Stream, int]:
     op, ranks, g = call.op, call.place.ranks, call.geometry
     if op in ("broadcast", "reduce"):
         msgs = math.ceil(share / g.slot)
-        return stream(g.wire(min(share, g.slot)) * (msgs - 1) + g.wire(share - (msgs - 1) * min(share, g.slot)), msgs, SLOTS, g.wire(min(share, g.slot))), 0
+        return stream(
+            g.wire(min(share, g.slot)) * (msgs - 1) + g.wire(share - (msgs - 1) * min(share, g.slot)),
+            msgs,
+            SLOTS,
+            g.wire(min(share, g.slot)),
+        ), 0
     whole = op == "all_reduce"
     loops = max(1, math.ceil(share / (g.ring_chunk * (ranks if whole else 1))))
     mean = share / loops / (ranks if whole else 1)
@@ -127,7 +132,10 @@ def _ring_edges(call: Call, edges: Edges, ring: Ring, channels: np.ndarray, what
     if ranks < 2:
         return
     following, cut = np.roll(ring.members, -1), _cut(call, ring)
-    first, count = np.zeros((2, ranks), np.int64), np.zeros((2, ranks), np.int64)  # rows of a position: where data leaves its rank, where it arrives
+    first, count = (
+        np.zeros((2, ranks), np.int64),
+        np.zeros((2, ranks), np.int64),
+    )  # rows of a position: where data leaves its rank, where it arrives
     inside = np.setdiff1d(np.arange(ranks), np.append(ring.exits, cut))
     first[:, inside] = edges.add(ring.members[inside], following[inside], what, bundle, len(channels))
     count[:, inside] = 1

@@ -1,8 +1,8 @@
 """Double binary trees: reduce up, broadcast down, both at once.
 
-A channel's tree joins the head GPU of each node by one of the two trees over nodes and runs as a chain through the GPUs of the node. A rank sends chunk
-j to its parent when all its children's chunk j has arrived; down, it forwards chunk j when it comes from the parent; the root turns
-them around. Up and down run on separate warps of the same thread block.
+A channel's tree joins the head GPU of each node by one of the two trees over nodes and runs as a chain through the GPUs of the node. A
+rank sends chunk j to its parent when all its children's chunk j has arrived; down, it forwards chunk j when it comes from the parent; the
+root turns them around. Up and down run on separate warps of the same thread block.
 """
 
 import math
@@ -109,7 +109,9 @@ def _tree_edges(call: Call, edges: Edges, channel: int, channels: np.ndarray, wh
             nics = np.array([[_nic(call, int(m), int(nic[f])) for m in (f, up[f])] for f in far]).T
             ends = (far, up[far]) if way == 0 else (up[far], far)
             out, into = nics if way == 0 else nics[::-1]
-            ids = edges.add(np.repeat(ends[0], q), np.repeat(ends[1], q), part, bundle, 1, np.repeat(out, q), np.repeat(into, q), np.tile(qps, len(far)))
+            ids = edges.add(
+                np.repeat(ends[0], q), np.repeat(ends[1], q), part, bundle, 1, np.repeat(out, q), np.repeat(into, q), np.tile(qps, len(far))
+            )
             rows[way, far] = ids[::q]
     inner = member[up[up[member]] >= 0]
     for waits, on in (
