@@ -20,8 +20,8 @@ class Kernel(NamedTuple):
     """One GPU kernel (or fused group) as executed; hashable, so that equal kernels are looked up once.
 
     kind: 'gemm', 'grouped_gemm', 'attention', or a memory-bound one: 'norm', 'swiglu', 'gelu', 'rope', 'residual', 'softmax', 'router',
-    'permute', 'unpermute', 'cross_entropy', 'embedding', 'adam', 'cast', 'bias', 'copy', 'memory' or any other name (they differ in rows and
-    in shares of bandwidth only).
+    'permute', 'unpermute', 'cross_entropy', 'embedding', 'adam', 'cast', 'bias', 'copy', 'memory' or any other name (they
+    differ in rows and in shares of bandwidth only).
     direction: 'fwd', 'dgrad', 'wgrad' for GEMMs; 'fwd', 'bwd' for the others.
     m, n, k: of the GEMM call itself (already permuted for dgrad and wgrad), of each of `groups` groups.
     batch, seq_q, seq_kv, heads, kv_heads, head_dim (queries and keys), head_dim_v (values; 0: the same), causal: of attention.
