@@ -136,7 +136,7 @@ def rooflines() -> Table:
 
 
 def lookup_us(batch: int = 300, repeats: int = 1000) -> float:
-    """Microseconds of a lookup in a compiled batch over the h100 table; the best of many short ones, as other programs disturb long ones."""
+    """Microseconds of a lookup in a compiled batch over the h100 table; the best of many short ones, as programs disturb long ones."""
     device = device_of("h100")
     rows = np.arange(batch) * 7 % len(device.y)
     query = np.ascontiguousarray(device.x[rows] + 0.07)
