@@ -10,13 +10,19 @@ EXTRAS := mpi,plots,trace,study,dev
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test setup lint clean
+.PHONY: run test test-openmpi lint setup clean
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m netsim run $(FILE)
 
 test: $(READY) lint
 	python -m pytest
+
+# The tests that start mpirun once more, on Debian's Open MPI in place of the MPICH of the mpi extra.
+test-openmpi: $(READY)
+	command -v mpirun.openmpi > /dev/null || { \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openmpi-bin libopenmpi3; }
+	MPIRUN=mpirun.openmpi MPI4PY_LIBMPI=libmpi.so.40 python -m pytest -m mpi
 
 lint: $(READY)
 	ruff check .

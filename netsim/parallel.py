@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -210,9 +211,14 @@ def start() -> Comm:
         for name, value in _NO_SPIN.items():
             os.environ.setdefault(name, value)
     mpi = _library(job)
-    mpi.Init()
+    library = " ".join(mpi.Get_library_version().replace("\0", "").splitlines()[0].split(",")[0].split())
+    if job.by.startswith("OMPI") and "Open MPI" not in library:
+        raise InputError(mismatch(job, library, "is another one"))  # MPICH would abort in Init, with ten lines from each rank
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # mpi4py suspects what the next line finds out
+        mpi.Init()
     if mpi.COMM_WORLD.Get_size() != job.size:
-        raise InputError(mismatch(job, mpi.COMM_WORLD.Get_size(), mpi.Get_library_version()))
+        raise InputError(mismatch(job, library, f"sees {mpi.COMM_WORLD.Get_size()}"))
     _world = _MpiComm(mpi, mpi.COMM_WORLD)
     sys.excepthook = _end_job
     return _world
@@ -235,13 +241,12 @@ def _library(job: Launched) -> Any:
     return MPI
 
 
-def mismatch(job: Launched, size: int, version: str) -> str:
+def mismatch(job: Launched, library: str, but: str) -> str:
     """The sentence for a launcher that is not of the MPI library in use."""
-    library = version.replace("\0", "").splitlines()[0].split(",")[0].strip()
     launcher = {"PMI_SIZE": "MPICH's or Intel's mpirun", "OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "SLURM_STEP_NUM_TASKS": "srun"}
     return (
         f"{launcher.get(job.by, 'the launcher')} started {job.size} ranks ({job.by}={job.size}), but the MPI library in use ({library}) "
-        f"sees {size}: use the mpirun that belongs to this library"
+        f"{but}: use the mpirun that belongs to this library"
     )
 
 
@@ -256,6 +261,8 @@ def finish(code: int = 0) -> None:
     """Leave MPI in good order; a rank that gives up alone (its code is not 0) takes the others with it after a few seconds."""
     sys.stdout.flush()
     sys.stderr.flush()
+    if _world is _serial and code and launched().rank > 0:
+        time.sleep(PATIENCE_S)  # Open MPI's mpirun ends the job with the first rank that fails: let rank 0 say why
     if not _world.close(PATIENCE_S if code else None):
         _world.abort(code)
 

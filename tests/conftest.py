@@ -1,6 +1,7 @@
 """Shared by all tests: `--bless` rewrites golden results, one thread per process, and the run of `netsim` as a user starts it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,13 +25,12 @@ def bless(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--bless"))
 
 
-def mpirun() -> Path | None:
-    """The launcher of the MPI library in this environment."""
-    import shutil
-
+def mpirun() -> str | None:
+    """The launcher that the variable MPIRUN names, or that of the MPI library in this environment."""
+    if "MPIRUN" in os.environ:
+        return shutil.which(os.environ["MPIRUN"])
     beside = Path(sys.executable).with_name("mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    return Path(found) if found else None
+    return str(beside) if beside.exists() else shutil.which("mpirun")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

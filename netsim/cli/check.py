@@ -100,8 +100,9 @@ def _training(config: "Run", training: Training, facts: Facts) -> None:
 def _too_small(memory: "list[Memory]", room: int) -> Iterator[tuple[str, str]]:
     """Yield a problem for the fullest stage where a GPU's memory does not hold it."""
     stage = max(range(len(memory)), key=lambda s: memory[s].peak)
-    if memory[stage].peak > room:
-        yield "compute.device.memory", f"expected at least {format_size(memory[stage].peak)}, the peak of stage {stage}; got {format_size(room)}"
+    peak = memory[stage].peak
+    if peak > room:
+        yield "compute.device.memory", f"expected at least {format_size(peak)}, the peak of stage {stage}; got {format_size(room)}"
 
 
 def render(facts: Facts) -> str:
