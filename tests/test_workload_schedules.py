@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workload_cases import OVERLAP, TINY, build, replay, training
+from workload import tally
 from workload.schedule import Pipe, in_flight
 from workload.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 
@@ -164,3 +165,23 @@ def test_peak_of_activations_follows_the_schedule(monkeypatch):
     held = [m.activations for m in build(monkeypatch, section, 4).memory]
     assert all(a > b for a, b in pairwise(held[:3]))
     assert np.isclose(held[1] / held[2], 3 / 2, rtol=0.01)
+
+
+MOE = {**TINY, "ffn": 1024, "experts": 8, "top_k": 2, "expert_ffn": 512, "dense_layers": 1}
+
+
+@pytest.mark.parametrize(("pp", "vpp"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("dispatcher", ["alltoall", "flex"])
+def test_woven_exchanges(monkeypatch, pp, vpp, dispatcher):
+    """The same calls as without overlap, no deadlock, and exchanges that are hidden behind the other microbatch."""
+    case = {"kind": "training", "model": MOE, "sequence": 256, "global_batch": 16}
+    ends, calls = [], []
+    for overlap in (False, True):
+        layout = {"pp": pp, "vpp": vpp, "ep": 2}
+        section = training(case, parallel=layout, experts={"dispatcher": dispatcher, "overlap": overlap})
+        work = build(monkeypatch, section, 2 * pp)
+        names = work.calls.name
+        ends.append(replay(work, lambda call, names=names: 3_000_000 if names[call].startswith("ep.all_to_all") else 0)[0])
+        calls.append(tally(work, 0))
+    assert calls[0] == calls[1]
+    assert ends[1] < 0.95 * ends[0]

@@ -1,6 +1,7 @@
 """Helpers for tests of the workload: cases by name, the kernel times of an ideal device, and a plain replay of programs."""
 
 from collections import defaultdict
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def build(monkeypatch, section: Training, n_gpus: int, gpus_per_node: int = 8, *
 
     monkeypatch.setattr(api, "times", ideal)
     monkeypatch.setattr(api, "peak_flops", lambda device, dtype: 1e15)
-    return workload.build(section, n_gpus, gpus_per_node, None, **kwargs)
+    return workload.build(section, n_gpus, gpus_per_node, SimpleNamespace(card=SimpleNamespace(gap=0)), **kwargs)
 
 
 def replay(work, comm_ps=None):

@@ -40,11 +40,13 @@ class Calls(NamedTuple):
 class Segments(NamedTuple):
     """Table of compute segments, named by `call` of COMPUTE rows: the kernels of each in order, as numbers into `kernels`."""
 
+    name: list[str]
+
     ptr: Array  # int64[segments + 1]
     idx: Array  # int32[...]
     kernels: list[Kernel]
     kernel_ps: Array  # int64[kernels]
-    duration_ps: Array  # int64[segments]
+    duration_ps: Array  # int64[segments] with the device's gap after every kernel
 
 
 class Workload(NamedTuple):
@@ -106,12 +108,12 @@ def kernels(training: Training, n_gpus: int, gpus_per_node: int = 8) -> list[Ker
 
 def _segments(tables: Tables, device: Device) -> Segments:
     ptr = np.zeros(len(tables.segments) + 1, dtype=np.int64)
-    ptr[1:] = np.cumsum([len(k) for k in tables.segments])
-    idx = np.fromiter((k for segment in tables.segments for k in segment), dtype=np.int32)
+    ptr[1:] = np.cumsum([len(numbers) for _, numbers in tables.segments])
+    idx = np.fromiter((k for _, numbers in tables.segments for k in numbers), dtype=np.int32)
     listed = list(tables.kernels)
     kernel_ps = times(device, listed).t_ps if listed else np.empty(0, dtype=np.int64)
-    total = np.concatenate([[0], np.cumsum(kernel_ps[idx])]).astype(np.int64)
-    return Segments(ptr, idx, listed, kernel_ps, total[ptr[1:]] - total[ptr[:-1]])
+    total = np.concatenate([[0], np.cumsum(kernel_ps[idx] + device.card.gap)]).astype(np.int64)
+    return Segments([name for name, _ in tables.segments], ptr, idx, listed, kernel_ps, total[ptr[1:]] - total[ptr[:-1]])
 
 
 def _calls(tables: Tables) -> Calls:

@@ -121,6 +121,7 @@ def _experts(training: Training) -> Iterator[tuple[str, str]]:
 def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tuple[str, str]]:
     par, pipe, dp = training.parallel, training.pipeline, training.data_parallel
     s = Shape(training, layout_of(training, n_gpus, gpus_per_node))
+    yield from _overlap(training)
     if par.tp_comm_overlap and par.tp > 1 and not par.sequence_parallel:
         yield "parallel.tp_comm_overlap", "expected sequence_parallel with it; got false"
     if dp.overlap_param_gather and dp.stage == "none":
@@ -141,6 +142,27 @@ def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tu
         yield field, sentence
     if pipe.batch_p2p and pipe_of(s).overlap:
         yield "pipeline.batch_p2p", "expected false with overlap_p2p; got true"
+
+
+def _overlap(training: Training) -> Iterator[tuple[str, str]]:
+    """Rules of overlapped expert exchanges."""
+    how, par, dp = training.experts, training.parallel, training.data_parallel
+    if how.delay_wgrad and not how.overlap:
+        yield "experts.delay_wgrad", "expected experts.overlap with it; got false"
+    if not how.overlap:
+        return
+    if not training.model.experts or par.ep == 1:
+        yield "experts.overlap", "expected a model with experts and ep > 1; got none"
+    if how.dispatcher == "allgather":
+        yield "experts.overlap", "expected dispatcher alltoall or flex; got allgather"
+    if how.shared_overlap:
+        yield "experts.shared_overlap", "expected false with experts.overlap; got true"
+    if par.pp > 1 and par.vpp == 1 and not training.pipeline.layers_per_virtual_stage:
+        yield "experts.overlap", "expected pp = 1 or interleaving (vpp > 1); got neither"
+    if training.recompute.granularity == "full":
+        yield "experts.overlap", "expected recompute.granularity none or selective; got full"
+    if dp.stage in ("gradients", "full"):
+        yield "experts.overlap", f"expected data_parallel.sharding none or optimizer; got {dp.sharding}"
 
 
 def _virtual(training: Training, s: Shape) -> Iterator[tuple[str, str]]:

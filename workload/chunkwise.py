@@ -4,7 +4,8 @@ from workload.blocks import embedding, head, layer, moe, mtp
 from workload.ops import ELEMENT, limited
 from workload.shape import Shape
 from workload.stages import Chunk
-from workload.tape import Block, Tables, Tape
+from workload.tape import EMBEDDING, HEAD, Block, Tables, Tape
+from workload.weave import weave
 
 
 class Blocks:
@@ -19,13 +20,25 @@ class Blocks:
         """Forward pass of a chunk."""
         return self._recall("forward", chunk, False)[0]
 
-    def backward(self, chunk: Chunk, split: bool = False) -> Block:
-        """Backward pass of a chunk; with `split` the gradients of inputs only."""
-        return self._recall("backward", chunk, split)[0]
+    def backward(self, chunk: Chunk) -> Block:
+        """Backward pass of a chunk."""
+        return self._recall("backward", chunk, False)[0]
+
+    def inputs(self, chunk: Chunk) -> Block:
+        """Gradients of the inputs of a chunk."""
+        return self._recall("backward", chunk, True)[0]
 
     def weights(self, chunk: Chunk) -> Block:
         """Gradients of the weights of a chunk."""
         return self._recall("backward", chunk, True)[1]
+
+    def woven(self, forward: Chunk, backward: Chunk) -> Block:
+        """Forward pass of a chunk woven into the backward pass of another."""
+        one, two = self.forward(forward), self.backward(backward)
+        key = ("woven", id(one), id(two))
+        if key not in self._known:
+            self._known[key] = weave(one, two), one
+        return self._known[key][0]
 
     def _recall(self, kind: str, chunk: Chunk, split: bool) -> tuple[Block, Block]:
         s = self.s
@@ -58,13 +71,14 @@ def _recomputed_layers(s: Shape, chunk: Chunk) -> list[range]:
 def record_forward(tape: Tape, s: Shape, chunk: Chunk) -> None:
     """Record embedding, layers, head of a chunk."""
     if chunk.embedding:
+        tape.at(EMBEDDING)
         embedding.forward(tape, s)
     runs = _recomputed_layers(s, chunk)
     for run in runs:
         tape.forget(lambda run=run: _layers(tape, s, chunk, run), keep=_kept_input(s))  # type: ignore[misc]
     _layers(tape, s, chunk, range(sum(len(r) for r in runs), chunk.layers))
-    tape.at(-1)
     if chunk.head:
+        tape.at(HEAD)
         head.forward(tape, s)
     for i in range(chunk.mtp):
         tape.at(chunk.layers + i)
@@ -82,8 +96,8 @@ def record_backward(tape: Tape, s: Shape, chunk: Chunk) -> None:
     for i in reversed(range(chunk.mtp)):
         tape.at(chunk.layers + i)
         mtp.backward(tape, s, s.model.layers + i)
-    tape.at(-1)
     if chunk.head:
+        tape.at(HEAD)
         head.backward(tape, s)
     runs = _recomputed_layers(s, chunk)
     for i in reversed(range(sum(len(r) for r in runs), chunk.layers)):
@@ -95,6 +109,6 @@ def record_backward(tape: Tape, s: Shape, chunk: Chunk) -> None:
         for i in reversed(run):
             tape.at(i)
             layer.backward(tape, s, chunk.first + i)
-    tape.at(-1)
     if chunk.embedding:
+        tape.at(EMBEDDING)
         embedding.backward(tape, s)

@@ -83,8 +83,8 @@ def table(found: list[Row]) -> str:
     lines = [
         "# Peak memory against measurements",
         "",
-        "Written by `python -m workload.evaluate`. Predicted is the largest allocation over the pipeline stages, from the memory timeline of the",
-        "programs; nothing is fitted to these rows. Measured is PyTorch's `max_memory_allocated` (SimuMax's published B200 and A100 runs).",
+        "Written by `python -m workload.evaluate`. Predicted is the largest allocation over the pipeline stages, from the memory timeline",
+        "of the programs; nothing is fitted to these rows. Measured is PyTorch's `max_memory_allocated` (SimuMax's published B200 and A100 runs).",
         "",
         f"{len(found)} rows, mean absolute error {statistics.mean(errors):.2%}, largest {max(errors):.2%}.",
         "",

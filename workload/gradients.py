@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from workload.buckets import Bucket, buckets
 from workload.ops import moved
-from workload.params import of_chunk
+from workload.params import Param, of_chunk
 from workload.shape import Shape
 from workload.stages import Chunk
 from workload.tape import Ref
@@ -25,6 +25,7 @@ class Buffers(NamedTuple):
     """A model chunk's buckets; `chunk` says which layers they concern."""
 
     chunk: Chunk
+    params: list[Param]
     buckets: list[Bucket]
 
     def numel(self, expert: bool) -> int:
@@ -37,9 +38,10 @@ def buffers_of(s: Shape, stage: int, held: list[Chunk]) -> list[Buffers]:
     dp = s.training.data_parallel
     out = []
     for index, chunk in enumerate(held):
-        bucketed = dp.overlap_grad_reduce and stage == 0 and index == 0
+        bucketed = (dp.overlap_grad_reduce and stage == 0 and index == 0) or dp.stage in ("gradients", "full")
         shared = any(c.embedding for c in held)
-        out.append(Buffers(chunk, buckets(s, of_chunk(s, chunk, shared), bucketed)))
+        params = of_chunk(s, chunk, shared)
+        out.append(Buffers(chunk, params, buckets(s, params, bucketed)))
     return out
 
 
@@ -54,25 +56,26 @@ class Sync:
         self.reduced: list[Ref | None] = []
         self._gathers: dict[tuple[int, int], Ref | None] = {}
 
-    def _dims(self, expert: bool) -> tuple[str, str, str]:
+    def dims(self, expert: bool) -> tuple[str, str, str]:
+        """Stream, group, and group across optimizer instances of dense or expert parameters."""
         stream, dim = ("expt_dp", "expt_dp") if expert else ("dp", "dp_cp")
         return stream, f"{dim}_intra" if self.s.lay.instances > 1 else dim, f"{dim}_inter"
 
-    def reduce(self, bucket: Bucket, *after: Ref | None) -> Ref | None:
-        """Scale and reduce one bucket once `after` have run."""
-        stream, dim, across = self._dims(bucket.expert)
+    def reduce(self, bucket: Bucket, *after: Ref | None, across: bool = True) -> Ref | None:
+        """Scale and reduce one bucket once `after` have run; `across`: over the optimizer instances too."""
+        stream, dim, outer = self.dims(bucket.expert)
         kind = "expert" if bucket.expert else "dense"
         nbytes = bucket.numel * BYTES[self.dp.grad_dtype]
         ranks = self.s.group_sizes()[dim] * (self.s.lay.instances if self.s.lay.instances > 1 else 1)
         if ranks <= 1:
             return None
         if not self.dp.average_in_collective:
-            after = (self.line.compute([moved("copy", 2 * nbytes)], "optimizer", stream, after),)
+            after = (self.line.compute([moved("memory", 2 * nbytes)], "scale gradients", stream, after),)
         op = "all_reduce" if self.dp.stage == "none" else "reduce_scatter"
         done = self.line.comm(stream, dim, op, nbytes, f"dp.{op}.{kind}_grads", after=after) or after[0]
-        if self.s.lay.instances > 1:
+        if self.s.lay.instances > 1 and across:
             shard = nbytes // self.s.group_sizes()[dim]
-            done = self.line.comm(stream, across, "all_reduce", shard, f"dp.all_reduce.{kind}_shard", after=(done,))
+            done = self.line.comm(stream, outer, "all_reduce", shard, f"dp.all_reduce.{kind}_shard", after=(done,))
         self.reduced.append(done)
         return done
 
@@ -91,7 +94,7 @@ class Sync:
     def gather(self, index: int, number: int, *after: Ref | None) -> Ref | None:
         """Gather the parameters of one bucket."""
         bucket = self.buffers[index].buckets[number]
-        stream, dim, _ = self._dims(bucket.expert)
+        stream, dim, _ = self.dims(bucket.expert)
         kind = "expert" if bucket.expert else "dense"
         nbytes = bucket.numel * BYTES[self.dp.param_dtype]
         ref = self.line.comm(stream, dim, "all_gather", nbytes, f"dp.all_gather.{kind}_params", after=after)
@@ -122,5 +125,5 @@ class Sync:
 
 
 def _marked(placed: Placed, chunk: Chunk, bucket: Bucket) -> list[Ref]:
-    refs = (placed.marked(layer - chunk.first if layer >= 0 else -1, module) for layer, module in bucket.modules)
+    refs = (placed.marked(layer - chunk.first if layer >= 0 else layer, module) for layer, module in bucket.modules)
     return [r for r in refs if r is not None]

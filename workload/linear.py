@@ -8,9 +8,10 @@ sequence parallelism inputs are gathered and sums scattered over the sequence; w
 | forward | AG of the input | RS (AR) of the output |
 | backward | AG of the saved input beside dgrad; RS (AR) of its result beside wgrad | AG of the gradient |
 
-With userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four
-parts, each beside the next part of its GEMM. Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py`
-(default userbuffer methods).
+In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. With
+userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts,
+each beside the next part of its GEMM. Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default
+userbuffer methods).
 """
 
 from workload.ops import bias_grad, casts, gemm
@@ -58,7 +59,7 @@ def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", kee
     else:
         if s.sp:
             tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}")
-        tape.compute(*casts(s.shard * k, dtype), gemm(s.tokens, n, k, dtype), keep=keep, temp=temp, label=name)
+        tape.compute(gemm(s.tokens, n, k, dtype), keep=keep, temp=temp, label=name)
     tape.mark(name)
 
 

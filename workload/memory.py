@@ -11,6 +11,7 @@ import numpy as np
 
 from netsim.kernels.structs import CATEGORIES, Array
 from workload.blocks.layer import weight_shapes
+from workload.fsdp import working_set
 from workload.gradients import BYTES
 from workload.programs import Stage
 from workload.shape import Shape
@@ -64,7 +65,19 @@ def static(s: Shape, stage: Stage) -> tuple[int, int, int]:
         weights += BYTES[dp.param_dtype] * (shard if dp.stage == "full" else numel)
         gradients += BYTES[dp.grad_dtype] * (shard if dp.stage in ("full", "gradients") else numel)
         optimizer += moments * shard
+    if dp.stage == "full":
+        sizes = _units(stage)
+        weights += BYTES[dp.param_dtype] * working_set(sizes, dp.prefetch)
+        gradients += BYTES[dp.grad_dtype] * max(sizes, default=0)
     return weights, gradients, optimizer
+
+
+def _units(stage: Stage) -> list[int]:
+    """Elements of every unit of full sharding."""
+    sizes: dict[int, int] = {}
+    for p in (p for b in stage.buffers for p in b.params):
+        sizes[p.layer] = sizes.get(p.layer, 0) + p.numel
+    return list(sizes.values())
 
 
 def cache(s: Shape, stage: Stage) -> int:

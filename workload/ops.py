@@ -10,24 +10,6 @@ from compute.api import Kernel
 from netsim.config.model import Model
 from workload.shape import ELEMENT, Shape
 
-KINDS = (
-    "norm",
-    "residual",
-    "rope",
-    "swiglu",
-    "gelu",
-    "dropout",
-    "softmax",
-    "permute",
-    "cross_entropy",
-    "embedding",
-    "bias",
-    "cast",
-    "copy",
-    "adam",
-    "other",
-)
-"""Kinds of memory-bound kernels."""
 CAST_BYTES = 4
 """Bytes per element of a cast to 8 bits: read 2, write a row-wise and a column-wise copy."""
 
@@ -40,7 +22,7 @@ def limited(m: Model, layer: int) -> int:
 
 @cache
 def moved(kind: str, nbytes: int, direction: str = "fwd") -> Kernel:
-    """A memory-bound kernel that moves `nbytes`."""
+    """A memory-bound kernel that moves `nbytes`; kinds are those of `compute.kernels`."""
     return Kernel(kind, direction, nbytes=nbytes)
 
 
@@ -87,7 +69,7 @@ def activation(s: Shape, rows: int, width: int, direction: str = "fwd") -> Kerne
 
 def bias_grad(tokens: int, width: int) -> Kernel:
     """Sum a gradient over tokens."""
-    return moved("bias", ELEMENT * tokens * width, "bwd")
+    return moved("memory", ELEMENT * tokens * width, "bwd")
 
 
 @cache
@@ -125,7 +107,7 @@ def _unfused(s: Shape, batch: int, seq_q: int, seq_kv: int, heads: int, directio
     """Scores, softmax with mask, dropout, and values as separate kernels over the full square."""
     scores = batch * heads * seq_q * seq_kv
     many = batch * heads
-    drop = (moved("dropout", 5 * scores, direction),) if s.model.dropout else ()
+    drop = (moved("memory", 5 * scores, direction),) if s.model.dropout else ()
     one = grouped(many * seq_q, seq_kv, s.model.dim, many, "bf16")
     two = grouped(many * seq_q, s.model.dim_v, seq_kv, many, "bf16")
     if direction == "fwd":

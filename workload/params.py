@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 from workload.shape import Shape
 from workload.stages import Chunk
+from workload.tape import EMBEDDING, HEAD
 
 
 class Param(NamedTuple):
     """One parameter tensor on one GPU.
 
-    module and layer say whose gradient it is (layer -1: outside layers); `replicated` over the tensor-parallel group in a sequence-parallel
-    region, so that its gradient is summed there; `tied` to the embedding of the other end of the pipeline.
+    module and layer say whose gradient it is (EMBEDDING or HEAD outside layers); `replicated` over the tensor-parallel group in a
+    sequence-parallel region, so that its gradient is summed there; `tied` to the embedding of the other end of the pipeline.
     """
 
     module: str
@@ -37,11 +38,12 @@ def of_chunk(s: Shape, chunk: Chunk, shared_head: bool) -> list[Param]:
 
     out: list[Param] = []
     if chunk.embedding or (chunk.mtp and not chunk.embedding):
-        out += embedding.params(s, tied=s.model.tied and s.lay.pp > 1, positions=chunk.embedding)
+        own = embedding.params(s, tied=s.model.tied and s.lay.pp > 1, positions=chunk.embedding)
+        out += [p._replace(layer=EMBEDDING) for p in own]
     for index in range(chunk.first, chunk.first + chunk.layers):
         out += [p._replace(layer=index) for p in layer.params(s, index)]
     if chunk.head:
-        out += head.params(s, own=not (s.model.tied and shared_head))
+        out += [p._replace(layer=HEAD) for p in head.params(s, own=not (s.model.tied and shared_head))]
     for index in range(s.model.layers, s.model.layers + chunk.mtp):
         out += [p._replace(layer=index) for p in mtp.params(s, index)]
     return out

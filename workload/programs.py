@@ -8,6 +8,7 @@ import numpy as np
 from netsim.kernels.structs import Array, Programs
 from workload.chunkwise import Blocks
 from workload.found import found
+from workload.fsdp import Fsdp
 from workload.gradients import Buffers, Sync, buffers_of
 from workload.schedule import Pipe, Step
 from workload.shape import Shape
@@ -16,6 +17,7 @@ from workload.step import begin, finish, stage_params
 from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS, Ref, Tables
 from workload.timeline import Placed, Program, Timeline
 
+COMPUTE_STEPS = ("forward", "backward", "inputs", "weights")
 ALIASES = {"1f1b": "one_f_one_b"}
 
 
@@ -62,13 +64,13 @@ class Play:
         self.s, self.blocks, self.number, self.stage, self.pipe, self.turned = s, blocks, number, stage, pipe, turned
         self.line = Timeline(blocks.tables, s.group_sizes())
         self.sync = Sync(s, self.line, stage.buffers)
-        self.split = any(step.kind == "weights" for step in stage.steps)
+        self.fsdp = Fsdp(s, self.line, self.sync)
         self._arrived: dict[tuple[str, int, int], Ref | None] = {}
         self._sent: dict[str, Ref | None] = {}
         self._posted: list[Ref | None] = []
         self._last: dict[int, list[Placed]] = {}
         self._launched: set[int] = set()
-        self._final = {step.chunk: step.microbatch for step in stage.steps if step.kind == "backward"}
+        self._final = {step.chunk: step.microbatch for step in stage.steps if step.kind in ("backward", "inputs")}
         """The microbatch whose gradient of a chunk comes last."""
 
     def run(self) -> Program:
@@ -78,31 +80,70 @@ class Play:
         begin(self.s, self.line, params)
         order = {kind: [step for step in self.stage.steps if step.kind == kind] for kind in ("forward", "backward")}
         counts = {"forward": 0, "backward": 0}
-        for step in self.stage.steps:
-            if step.kind in ("forward", "backward", "weights"):
-                if step.kind == "forward":
-                    self._gather_ahead(order["forward"], counts["forward"])
-                self._compute(step)
-                if step.kind == "backward":
-                    self._reduce_aligned(order["backward"], counts["backward"])
-                if step.kind in counts:
-                    counts[step.kind] += 1
-            else:
+        steps = list(self.stage.steps)
+        while steps:
+            step = steps.pop(0)
+            if step.kind not in COMPUTE_STEPS:
                 self._message(step)
+                continue
+            if step.kind == "forward":
+                self._gather_ahead(order["forward"], counts["forward"])
+            other = self._partner(step, steps)
+            if other:
+                steps.remove(other)
+                self._compute_woven(step, other)
+            else:
+                self._compute(step)
+            for done in (step, other):
+                if done and done.kind == "backward":
+                    self._reduce_aligned(order["backward"], counts["backward"])
+                if done and done.kind in counts:
+                    counts[done.kind] += 1
         self._reduce_left()
         finish(self.s, self.line, self.sync, params, self.stage.held)
         return self.line.finish()
 
+    def _partner(self, step: Step, after: list[Step]) -> Step | None:
+        """The backward step that a forward step is woven into: the next compute step, with expert exchanges overlapped."""
+        if step.kind != "forward" or not self.s.training.experts.overlap:
+            return None
+        following = next((s for s in after if s.kind in COMPUTE_STEPS), None)
+        return following if following and following.kind == "backward" else None
+
+    def _compute_woven(self, forward: Step, backward: Step) -> None:
+        """Play a forward and a backward step as one block."""
+        held = self.stage.held
+        for step in (forward, backward):
+            self.line.wait(self._arrived.pop((step.kind, step.chunk, step.microbatch), None))
+        block = self.blocks.woven(held[forward.chunk], held[backward.chunk])
+        placed = self.line.play(
+            block, forward.microbatch, held[forward.chunk].first, (backward.microbatch, held[backward.chunk].first)
+        )
+        if backward.microbatch == self._final[backward.chunk]:
+            self._last.setdefault(backward.chunk, []).append(placed)
+
     def _compute(self, step: Step) -> None:
         chunk = self.stage.held[step.chunk]
-        split = (self.split,) if step.kind == "backward" else ()
-        block = getattr(self.blocks, step.kind)(chunk, *split)
-        self.line.wait(self._arrived.pop((step.kind, step.chunk, step.microbatch), None))
+        block = getattr(self.blocks, step.kind)(chunk)
+        message = "forward" if step.kind == "forward" else "backward"
+        self.line.wait(self._arrived.pop((message, step.chunk, step.microbatch), None))
+        before = self.line.end
         placed = self.line.play(block, step.microbatch, chunk.first)
         if step.kind == "forward" and step.microbatch == 0 and self._gathers_ahead():
             self.sync.gather_hooked(step.chunk, placed)
         if step.kind != "forward" and step.microbatch == self._final[step.chunk]:
             self._last.setdefault(step.chunk, []).append(placed)
+        self._shard(step, placed, before)
+
+    def _shard(self, step: Step, placed: Placed, before: Ref | None) -> None:
+        """What sharded gradients and parameters need around one block, in every microbatch."""
+        stage = self.s.training.data_parallel.stage
+        if stage == "full":
+            params = self.stage.buffers[step.chunk].params
+            final = step.microbatch == self._final[step.chunk]
+            self.fsdp.around(placed, self.stage.held[step.chunk], params, step.kind != "forward", final, before)
+        elif stage == "gradients" and step.kind == "backward":
+            self.sync.reduce_hooked(step.chunk, [placed])
 
     def _message(self, step: Step) -> None:
         if step.kind == "wait":
@@ -163,6 +204,8 @@ class Play:
     def _reduce_left(self) -> None:
         """Reduce what is left: from hooks where Megatron has them, else after the last backward."""
         dp = self.s.training.data_parallel
+        if dp.stage in ("gradients", "full"):
+            return
         for index in sorted(set(self._last) - self._launched, key=lambda i: self._last[i][-1].start[0]):
             if dp.overlap_grad_reduce and (self.number == 0 or not dp.align_grad_reduce):
                 self.sync.reduce_hooked(index, self._last[index])
@@ -183,6 +226,8 @@ def assemble(programs: list[Program], segment_ps: Array) -> Programs:
     dep_ptr[1:] = np.cumsum(np.bincount(deps[:, 0], minlength=len(rows)))
     compute = rows[:, KIND] == 0
     duration = np.where(compute, segment_ps[np.where(compute, rows[:, CALL], 0)], 0)
+
+    rows[:, LAYER] = np.maximum(rows[:, LAYER], -1)
 
     def column(index: int, dtype: type) -> Array:
         return np.ascontiguousarray(rows[:, index].astype(dtype))

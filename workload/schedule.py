@@ -11,8 +11,8 @@ from typing import NamedTuple
 class Step(NamedTuple):
     """One thing that a stage does next.
 
-    forward, backward: compute of a chunk and microbatch (backward: gradients of inputs only where `weights` steps follow).
-    weights: gradients of weights. send_forward, recv_forward, send_backward, recv_backward: post a message; the chunk is that of this
+    forward, backward: compute of a chunk and microbatch. inputs, weights: the two halves of a backward pass, gradients of inputs first.
+    send_forward, recv_forward, send_backward, recv_backward: post a message; the chunk is that of this
     stage which produced it or will consume it. wait: everything posted since the last wait must have completed before the next
     compute. wait_send_forward, wait_send_backward: the message of this kind posted last must have.
     A compute step waits for the message that it consumes in any case.
@@ -42,15 +42,22 @@ class Pipe(NamedTuple):
 WAIT = Step("wait")
 
 
-def steps_of(names: str, chunk: int, microbatch: int) -> list[Step]:
-    """Return steps of the kinds in `names`, separated by blanks."""
-    return [Step(name, chunk, microbatch) for name in names.split()]
+def ahead(steps: list[Step]) -> list[Step]:
+    """Post every receive one compute step earlier, so that the message can arrive beside that step."""
+    out: list[Step] = []
+    for step in steps:
+        at = len(out)
+        if step.kind.startswith("recv_"):
+            computes = [i for i, s in enumerate(out) if s.kind in ("forward", "backward", "inputs", "weights")]
+            at = computes[-1] if computes else at
+        out.insert(at, step)
+    return out
 
 
 def in_flight(steps: list[Step]) -> int:
     """Return the largest number of forward passes whose backward has not run yet."""
     now = peak = 0
     for step in steps:
-        now += (step.kind == "forward") - (step.kind == "backward")
+        now += (step.kind == "forward") - (step.kind in ("backward", "inputs"))
         peak = max(peak, now)
     return peak

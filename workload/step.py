@@ -31,7 +31,7 @@ def shard_of(s: Shape, numel: int, expert: bool) -> int:
 def begin(s: Shape, line: Timeline, params: list[Param]) -> None:
     """Clear the gradient buffers."""
     total = sum(p.numel for p in params)
-    line.compute([moved("copy", BYTES[s.training.data_parallel.grad_dtype] * total)], "optimizer")
+    line.compute([moved("memory", BYTES[s.training.data_parallel.grad_dtype] * total)], "clear gradients")
 
 
 def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list[Chunk]) -> None:
@@ -51,11 +51,11 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
     ]
     for kind, shard in shards:
         if shard:
-            line.compute([moved("other", size * shard)], "optimizer")
+            line.compute([moved("memory", size * shard)], "gradient norm")
             line.comm("compute", scope, "all_reduce", 4, f"dp.all_reduce.{kind}_grad_norm")
     moments = BYTES[s.training.precision.moments]
     total = sum(shard for _, shard in shards)
-    line.compute([moved("adam", (size + 8 + 4 * moments) * total), moved("cast", 6 * total)], "optimizer")
+    line.compute([moved("adam", (size + 8 + 4 * moments) * total), moved("cast", 6 * total)], "adam")
     if s.training.data_parallel.stage not in ("none", "full") and not s.training.data_parallel.overlap_param_gather:
         for index in range(len(held)):
             sync.gather_chunk(index, line.end)

@@ -36,6 +36,9 @@ WIDTH = 8
 """Columns of a recorded row: kind, call, dim, category, layer, memory kept (positive) or freed, memory in use meanwhile, microbatch."""
 KIND, CALL, DIM, CAT, LAYER, KEPT, TEMP, MICROBATCH = range(WIDTH)
 
+EMBEDDING, HEAD = -2, -3
+"""Numbers of the parts outside layers while a program is built; the simulator sees -1."""
+
 Ref = tuple[int, int]
 """A row of a program under construction: stream, and index on this stream."""
 
@@ -45,14 +48,14 @@ class Tables:
 
     def __init__(self) -> None:
         self.kernels: dict[Kernel, int] = {}
-        self.segments: dict[tuple[int, ...], int] = {}
+        self.segments: dict[tuple[str, tuple[int, ...]], int] = {}
         self.calls: dict[tuple[str, int, str, int], int] = {}
         self.dims: dict[str, int] = {}
 
-    def segment(self, kernels: list[Kernel]) -> int:
-        """Return the number of the segment that runs `kernels` in this order."""
+    def segment(self, kernels: list[Kernel], name: str = "") -> int:
+        """Return the number of the segment that runs `kernels` in this order, under this name."""
         numbers = tuple([self.kernels.setdefault(k, len(self.kernels)) for k in kernels])
-        return self.segments.setdefault(numbers, len(self.segments))
+        return self.segments.setdefault((name, numbers), len(self.segments))
 
     def call(self, op: str, nbytes: int, name: str, ranks: int) -> int:
         """Return the number of the call."""
@@ -69,7 +72,8 @@ class Block(NamedTuple):
     rows: tuple[Array, ...]  # per stream int64[rows, WIDTH]
     deps: Array  # int64[D, 4]: stream, index of the row; stream, index of what it waits for
     marks: dict[tuple[int, str], int]  # (layer in the block, module): index on the compute stream of the last kernel concerned
-    labels: tuple[str, ...]  # names of the compute stream's rows
+    issued: tuple[Ref, ...]  # rows in the order in which the host issues them
+    exchanges: tuple[tuple[int, int, int], ...]  # (layer, first, end) in `issued` of exchanges with experts that block the compute stream
 
 
 class Tape:
@@ -87,19 +91,24 @@ class Tape:
         self._memory = [0, 0]
         self._marks: dict[tuple[int, str], int] = {}
         self._labels: list[str] = []
-        self._label = ""
+        self._issued: list[Ref] = []
+        self._exchanges: list[tuple[int, int, int]] = []
         self._retain = True
         self.deferred: Tape | None = None
         """Where weight gradients go that are computed in a step of their own."""
 
     def compute(self, *kernels: Kernel, keep: int = 0, free: int = 0, temp: int = 0, label: str = "") -> None:
-        """Run kernels on the compute stream; `keep` and `free` bytes change what stays allocated, `temp` is allocated meanwhile."""
+        """Run kernels on the compute stream; `keep` and `free` bytes change what stays allocated, `temp` is allocated meanwhile.
+
+        `label` becomes part of the name of their segment.
+        """
         self._open.extend(kernels)
         if not self._retain:
             keep, free, temp = 0, 0, temp + keep
         self._memory[1] = max(self._memory[1], self._memory[0] + keep + temp)
         self._memory[0] += keep - free
-        self._label = self._label or label
+        if label and label not in self._labels:
+            self._labels.append(label)
 
     def weights(self, module: str, *kernels: Kernel, free: int = 0, temp: int = 0) -> None:
         """Compute weight gradients of `module`: now, or in the step of their own that the schedule has for them."""
@@ -114,10 +123,9 @@ class Tape:
     def cut(self, pending: bool = False) -> None:
         """End the open segment; with `pending`, also let an empty one wait for what is still waited for."""
         if self._open or self._memory != [0, 0] or (pending and self._pending):
-            segment = self.tables.segment(self._open)
+            segment = self.tables.segment(self._open, "+".join(self._labels))
             self._add(0, (COMPUTE, segment, -1, CATEGORY[self.phase], self.layer, self._memory[0], self._memory[1], 0))
-            self._labels.append(self._label)
-            self._open, self._memory, self._label = [], [0, 0], ""
+            self._open, self._memory, self._labels = [], [0, 0], []
 
     def forget(self, record: Callable[[], None], keep: int = 0) -> None:
         """Record a region of the forward pass whose activations are not kept, but for `keep` bytes of its input."""
@@ -147,7 +155,15 @@ class Tape:
         if self.sizes.get(dim, 1) > 1:
             self.cut()
             self._add(0, self._communication(dim, op, nbytes, name, category))
-            self._labels.append(name)
+
+    def exchange(self, calls: list[tuple[str, str, int, str]]) -> None:
+        """Communicate with experts on the compute stream, where another microbatch may be put beside it."""
+        self.cut(pending=True)
+        first = len(self._issued)
+        for call in calls:
+            self.comm(*call)
+        if len(self._issued) > first:
+            self._exchanges.append((self.layer, first, len(self._issued)))
 
     def start(
         self, stream: str, dim: str, op: str, nbytes: int, name: str, category: str = "", after: tuple[Ref, ...] | None = None
@@ -183,7 +199,7 @@ class Tape:
         """Return what was recorded."""
         self.cut(pending=True)
         rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self._rows)
-        return Block(rows, np.array(self._deps, dtype=np.int64).reshape(-1, 4), self._marks, tuple(self._labels))
+        return Block(rows, np.array(self._deps, dtype=np.int64).reshape(-1, 4), self._marks, tuple(self._issued), tuple(self._exchanges))
 
     def _communication(self, dim: str, op: str, nbytes: int, name: str, category: str) -> tuple[int, ...]:
         call = self.tables.call(op, int(nbytes), name, self.sizes[dim])
@@ -192,6 +208,7 @@ class Tape:
     def _add(self, stream: int, row: tuple[int, ...]) -> Ref:
         ref = (stream, len(self._rows[stream]))
         self._rows[stream].append(row)
+        self._issued.append(ref)
         if stream == 0 and self._pending:
             self._deps.extend((*ref, *other) for other in self._pending)
             self._pending = []

@@ -61,11 +61,11 @@ class Timeline:
         """Let `row` wait for `others`."""
         self._deps.extend((*row, *other) for other in others if other is not None)
 
-    def play(self, block: Block, microbatch: int = -1, layer: int = -1) -> Placed:
-        """Append a block; `layer` is the global number of its first layer."""
+    def play(self, block: Block, microbatch: int = -1, layer: int = -1, second: tuple[int, int] = (-1, -1)) -> Placed:
+        """Append a block; `layer` is the global number of its first layer, `second` both figures of a woven block's other half."""
         placed = Placed(block, tuple(self._length))
         plays = self._plays.setdefault(id(block), (block, []))[1]
-        plays.append((microbatch, layer, *self._length))
+        plays.append((microbatch, layer, *second, *self._length))
         for stream, rows in enumerate(block.rows):
             self._length[stream] += len(rows)
         if len(block.rows[0]):
@@ -88,13 +88,11 @@ class Timeline:
         self._append(ref, after)
         return ref
 
-    def compute(
-        self, kernels: list[Kernel], category: str, stream: str = "compute", after: tuple[Ref | None, ...] = (), temp: int = 0
-    ) -> Ref:
-        """Append one segment on a stream."""
+    def compute(self, kernels: list[Kernel], name: str, stream: str = "compute", after: tuple[Ref | None, ...] = ()) -> Ref:
+        """Append one segment of the optimizer on a stream, under a name."""
         s = STREAM[stream]
-        segment = self.tables.segment(kernels)
-        self._singles.append((s, self._length[s], COMPUTE, segment, -1, CATEGORY[category], -1, 0, temp, -1))
+        segment = self.tables.segment(kernels, name)
+        self._singles.append((s, self._length[s], COMPUTE, segment, -1, CATEGORY["optimizer"], -1, 0, 0, -1))
         ref = (s, self._length[s])
         self._append(ref, after)
         return ref
@@ -129,13 +127,14 @@ def _absolute(deps: Array, base: Array) -> Array:
 
 def _lay(rows: Array, base: Array, block: Block, plays: Array) -> Array:
     """Write all placements of a block into `rows`; return its dependencies in each of them."""
-    start = base[:-1] + plays[:, 2:]
+    start = base[:-1] + plays[:, 4:]
     for stream, template in enumerate(block.rows):
         if not len(template):
             continue
         copies = np.broadcast_to(template, (len(plays), *template.shape)).copy()
-        copies[:, :, MICROBATCH] = plays[:, :1]
-        copies[:, :, LAYER] += np.where(template[:, LAYER] >= 0, plays[:, 1:2], 0)
+        half = 2 * template[:, MICROBATCH]
+        copies[:, :, MICROBATCH] = plays[:, half]
+        copies[:, :, LAYER] += np.where(template[:, LAYER] >= 0, plays[:, half + 1], 0)
         rows[start[:, stream, None] + np.arange(len(template))] = copies
     first = start[:, block.deps[:, 0]] + block.deps[:, 1]
     other = start[:, block.deps[:, 2]] + block.deps[:, 3]

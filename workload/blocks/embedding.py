@@ -34,13 +34,13 @@ def forward(tape: Tape, s: Shape) -> None:
     op = "reduce_scatter" if s.sp and not learned else "all_reduce"
     tape.comm("tp", op, s.full_bytes, f"tp.{op}.embedding")
     adds = [moved("residual", 3 * s.full_bytes)] if learned else []
-    drops = [moved("dropout", 5 * s.shard * s.model.hidden)] if s.model.dropout else []
+    drops = [moved("memory", 5 * s.shard * s.model.hidden)] if s.model.dropout else []
     tape.compute(*adds, *drops, keep=_mask(s), label="embedding")
 
 
 def backward(tape: Tape, s: Shape) -> None:
     """Record the backward pass: gather the gradient, add the touched rows to the main gradient."""
-    drops = [moved("dropout", 5 * s.shard * s.model.hidden, "bwd")] if s.model.dropout else []
+    drops = [moved("memory", 5 * s.shard * s.model.hidden, "bwd")] if s.model.dropout else []
     tape.compute(*drops, free=_mask(s) + 8 * s.tokens)
     if s.sp:
         tape.comm("tp", "all_gather", s.full_bytes, "tp.all_gather.embedding_grad")

@@ -55,7 +55,7 @@ def project(tape: Tape, s: Shape, logits: int) -> None:
     for name, size in sums:
         tape.compute(moved("cross_entropy", part), temp=0 if how == "te" else ELEMENT * _logits(s), label="loss")
         tape.comm("tp", "all_reduce", size * s.tokens, f"tp.all_reduce.loss_{name}")
-    tape.compute(moved("other", 16 * s.tokens), label="loss")
+    tape.compute(moved("memory", 16 * s.tokens), label="loss")
 
 
 def backward(tape: Tape, s: Shape) -> None:

@@ -57,7 +57,7 @@ def _latents(s: Shape, direction: str) -> list:
 def _rope(s: Shape, direction: str) -> list:
     """Rotate the rotary parts and put queries and keys together."""
     width = s.heads * s.model.rope_dim + s.model.rope_dim
-    return [moved("rope", 4 * s.tokens * width, direction), moved("copy", 4 * s.tokens * s.heads * s.model.dim, direction)]
+    return [moved("rope", 4 * s.tokens * width, direction), moved("memory", 4 * s.tokens * s.heads * s.model.dim, direction)]
 
 
 def _gathers(tape: Tape, s: Shape, op: str, suffix: str) -> None:

@@ -23,7 +23,7 @@ def _sort(s: Shape, rows: int, direction: str = "fwd") -> tuple:
 
 def _unpermute(s: Shape, direction: str = "fwd") -> tuple:
     rows, h = s.routed_rows, s.model.hidden
-    return (moved("permute", 4 * rows * h + ELEMENT * (rows + s.expert_shard) * h, direction),)
+    return (moved("unpermute", 4 * rows * h + ELEMENT * (rows + s.expert_shard) * h, direction),)
 
 
 def row_bytes(s: Shape) -> float:
@@ -44,8 +44,7 @@ def _probs(s: Shape, rows: int) -> int:
 def exchange(tape: Tape, calls: list[tuple[str, str, int, str]], beside: Beside) -> None:
     """Run calls one after another, on the compute stream or with `beside` next to them."""
     if beside is None:
-        for call in calls:
-            tape.comm(*call)
+        tape.exchange(calls)
         return
     handles = [tape.start("ep", *call) for call in calls]
     beside()

@@ -1,6 +1,6 @@
 """GPipe: all forwards, then all backwards in reverse order. Source: Huang et al., arXiv 1811.06965."""
 
-from workload.schedule import Pipe, Step
+from workload.schedule import Pipe, Step, ahead
 
 
 def steps(stage: int, pipe: Pipe) -> list[Step]:
@@ -15,4 +15,4 @@ def steps(stage: int, pipe: Pipe) -> list[Step]:
         out += [] if last else [Step("recv_backward", 0, mb)]
         out.append(Step("backward", 0, mb))
         out += [] if first else [Step("send_backward", 0, mb)]
-    return out
+    return ahead(out)

@@ -10,7 +10,7 @@ from workload.schedule import WAIT, Pipe, Step
 def steps(stage: int, pipe: Pipe) -> list[Step]:
     """Return the order of one stage; with one stage all microbatches in turn."""
     m, first, last = pipe.microbatches, stage == 0, stage == pipe.stages - 1
-    warm = min(pipe.stages - stage - 1, m)
+    warm = min(pipe.stages - stage - 1 + pipe.extra, m)
     out: list[Step] = []
 
     def post(*kinds: tuple[str, int]) -> None:

@@ -4,7 +4,7 @@ The backward pass computes gradients of inputs first; those of weights follow `s
 gradients on sooner. Source: Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241.
 """
 
-from workload.schedule import Pipe, Step
+from workload.schedule import Pipe, Step, ahead
 
 
 def steps(stage: int, pipe: Pipe) -> list[Step]:
@@ -21,7 +21,7 @@ def steps(stage: int, pipe: Pipe) -> list[Step]:
     def backward(mb: int) -> list[Step]:
         return [
             *([] if last else [Step("recv_backward", 0, mb)]),
-            Step("backward", 0, mb),
+            Step("inputs", 0, mb),
             *([] if first else [Step("send_backward", 0, mb)]),
         ]
 
@@ -33,4 +33,4 @@ def steps(stage: int, pipe: Pipe) -> list[Step]:
         while done <= mb - stage or (mb >= m - warm and done <= mb - (m - 1 - mb)):
             out.append(Step("weights", 0, done))
             done += 1
-    return out + [Step("weights", 0, mb) for mb in range(done, m)]
+    return ahead(out + [Step("weights", 0, mb) for mb in range(done, m)])
