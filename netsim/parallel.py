@@ -1,9 +1,9 @@
 """Everything that is MPI: how ranks start, wait, exchange arrays and fail. No other module imports mpi4py.
 
 `start()` joins the job of the launcher (mpirun, srun); without a launcher, or with one rank, no MPI is started and a serial stand-in of
-the same shape answers. Before MPI starts, ranks that outnumber the usable cores are told not to spin while they wait: MPICH's progress
-throttle and yield take an 8-byte all-reduce of 8 ranks on 2 cores from 40 ms to below 1 ms, and cost tens of microseconds where cores
-suffice.
+the same shape answers. Where ranks outnumber the cores of a node, only as many as there are cores work: `world()` is those, and the rest
+sleep until the end. Before MPI starts, such ranks are told not to spin while they wait: MPICH's progress throttle and yield take an 8-byte
+all-reduce of 8 ranks on 2 cores from 40 ms to below 1 ms, and cost tens of microseconds where cores suffice.
 """
 
 import contextlib
@@ -14,56 +14,13 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from netsim.errors import InputError
+from netsim.launch import NO_SPIN, Launched, enough_cores, launched, mismatch
 
-_LAUNCHERS = (  # size, rank, ranks on this node, rank on this node
-    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("PALS_SIZE", "PALS_RANKID", "PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"),
-)
-_NO_SPIN = {
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "1",
-    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
-PATIENCE_S = 3.0
-"""Seconds that a rank which gives up leaves the others to do the same."""
-
-
-class Launched(NamedTuple):
-    """What the launcher says of this process; `by` names the variable that told it, or is empty."""
-
-    size: int
-    rank: int
-    local_size: int
-    local_rank: int
-    by: str
-
-
-def launched(environ: dict[str, str] | os._Environ[str] = os.environ) -> Launched:
-    """Read the launcher's variables; one process without a launcher is rank 0 of 1."""
-    for names in _LAUNCHERS:
-        size, rank, local_size, local_rank = (environ.get(name, "") for name in names)
-        if size.isdigit() and rank.isdigit():
-            near = int(local_size) if local_size.isdigit() else int(size)
-            return Launched(int(size), int(rank), near, int(local_rank) if local_rank.isdigit() else int(rank), names[0])
-    return Launched(1, 0, 1, 0, "")
-
-
-def quiet_threads() -> None:
-    """One thread per rank for BLAS, OpenMP and numba, unless the user says otherwise; call before numpy is imported."""
-    for name in _ONE_THREAD:
-        os.environ.setdefault(name, "1")
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
+PATIENCE_S, PATIENCE_INTERRUPTED_S = 3.0, 25.0
+"""Seconds that a rank which gives up leaves the others to do the same; after an interruption they may have results to write."""
 
 
 class Comm:
@@ -73,6 +30,8 @@ class Comm:
     size = 1
     local_rank = 0
     local_size = 1
+    idle = False
+    """A rank too many for the cores of its node: it takes no part and waits in `finish`."""
 
     def bcast(self, value: Any, root: int = 0) -> Any:
         """The value that `root` holds, on every rank (any object that pickles)."""
@@ -100,14 +59,6 @@ class Comm:
         """The first `count` ranks as a group of their own; None on the other ranks. All ranks must call it."""
         return self
 
-    def abort(self, code: int) -> None:
-        """End all ranks at once."""
-        os._exit(code)
-
-    def close(self, patience: float | None = None) -> bool:
-        """Leave MPI together with all ranks; False where some are not here after `patience` seconds."""
-        return True
-
 
 class _MpiComm(Comm):
     """A communicator of mpi4py."""
@@ -117,7 +68,6 @@ class _MpiComm(Comm):
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._node = comm.Split_type(mpi.COMM_TYPE_SHARED, self.rank)
         self.local_rank, self.local_size = self._node.Get_rank(), self._node.Get_size()
-        self._closing = comm.Dup()
         self._capacity = 256
 
     def bcast(self, value: Any, root: int = 0) -> Any:
@@ -162,14 +112,33 @@ class _MpiComm(Comm):
         part = self._comm.Split(0 if self.rank < count else self._mpi.UNDEFINED, self.rank)
         return _MpiComm(self._mpi, part) if self.rank < count else None
 
-    def abort(self, code: int) -> None:
-        self._comm.Abort(code)
 
-    def close(self, patience: float | None = None) -> bool:
-        together = _sleep_until(self._closing.Ibarrier(), patience)
-        if together:
-            self._mpi.Finalize()
-        return together
+class _Idle(Comm):
+    """A rank that only waits for the end."""
+
+    idle = True
+
+
+class _Job:
+    """All ranks that were launched, working or idle: how they end."""
+
+    def __init__(self, mpi: Any) -> None:
+        self._mpi, self._comm = mpi, mpi.COMM_WORLD.Dup()
+
+    def leave(self, code: int) -> int:
+        """Leave MPI together and return the worst code of all ranks; where the others do not come, a code other than 0 ends them."""
+        import array
+
+        mine, worst = array.array("i", [code]), array.array("i", [0])
+        patience = None if code == 0 else PATIENCE_S if code <= 2 else PATIENCE_INTERRUPTED_S
+        if not _sleep_until(self._comm.Iallreduce(mine, worst, self._mpi.MAX), patience, longest=50e-3):
+            self.abort(code)
+        self._mpi.Finalize()
+        return worst[0]
+
+    def abort(self, code: int) -> None:
+        """End all ranks at once."""
+        self._comm.Abort(code)
 
 
 def _unpack(row: Any, count: int) -> list[Any]:
@@ -181,34 +150,34 @@ def _unpack(row: Any, count: int) -> list[Any]:
     return parts
 
 
-def _sleep_until(request: Any, patience: float | None = None) -> bool:
-    """Wait for an MPI request without occupying a core: poll at intervals that grow to 5 ms. False after `patience` seconds in vain."""
+def _sleep_until(request: Any, patience: float | None = None, longest: float = 5e-3) -> bool:
+    """Wait for an MPI request asleep, polling at intervals that grow to `longest`. False after `patience` seconds in vain."""
     pause, deadline = 20e-6, time.monotonic() + (patience or float("inf"))
     while not request.Test():
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)
-        pause = min(2 * pause, 5e-3)
+        pause = min(2 * pause, longest)
     return True
 
 
-_world: Comm = Comm()
-_serial = _world
+_world = Comm()
+_job: _Job | None = None
 
 
 def world() -> Comm:
-    """All ranks of the job; one rank until `start` was called."""
+    """All ranks that work; one rank until `start` was called."""
     return _world
 
 
 def start() -> Comm:
-    """Join the launcher's job and return all its ranks; raises InputError when launcher and MPI library do not belong together."""
-    global _world
+    """Join the launcher's job and return the ranks that work; raises InputError when launcher and MPI library do not belong together."""
+    global _world, _job
     job = launched()
-    if job.size == 1 or _world is not _serial:
+    if job.size == 1 or _job is not None:
         return _world
-    if job.local_size > usable_cores():
-        for name, value in _NO_SPIN.items():
+    if not enough_cores(job):
+        for name, value in NO_SPIN.items():
             os.environ.setdefault(name, value)
     mpi = _library(job)
     library = " ".join(mpi.Get_library_version().replace("\0", "").splitlines()[0].split(",")[0].split())
@@ -219,9 +188,21 @@ def start() -> Comm:
         mpi.Init()
     if mpi.COMM_WORLD.Get_size() != job.size:
         raise InputError(mismatch(job, library, f"sees {mpi.COMM_WORLD.Get_size()}"))
-    _world = _MpiComm(mpi, mpi.COMM_WORLD)
+    _job = _Job(mpi)
     sys.excepthook = _end_job
+    _world = _workers(mpi)
     return _world
+
+
+def _workers(mpi: Any) -> Comm:
+    """As many ranks of each node as it has cores for; NETSIM_RANKS_PER_NODE sets another number."""
+    everyone = mpi.COMM_WORLD
+    node = everyone.Split_type(mpi.COMM_TYPE_SHARED, everyone.Get_rank())
+    cores = len(set().union(*node.allgather(os.sched_getaffinity(0))))
+    most = os.environ.get("NETSIM_RANKS_PER_NODE", "")
+    works = node.Get_rank() < (int(most) if most.isdigit() else cores)
+    part = everyone.Split(int(not works), everyone.Get_rank())
+    return _MpiComm(mpi, part) if works else _Idle()
 
 
 def _library(job: Launched) -> Any:
@@ -241,30 +222,26 @@ def _library(job: Launched) -> Any:
     return MPI
 
 
-def mismatch(job: Launched, library: str, but: str) -> str:
-    """The sentence for a launcher that is not of the MPI library in use."""
-    launcher = {"PMI_SIZE": "MPICH's or Intel's mpirun", "OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "SLURM_STEP_NUM_TASKS": "srun"}
-    return (
-        f"{launcher.get(job.by, 'the launcher')} started {job.size} ranks ({job.by}={job.size}), but the MPI library in use ({library}) "
-        f"{but}: use the mpirun that belongs to this library"
-    )
-
-
 def _end_job(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
     """An exception that nobody caught ends all ranks: one rank that is gone would leave the others waiting for ever."""
     text = "".join(traceback.format_exception(kind, value, trace))
-    print("".join(f"[rank {_world.rank}] {line}\n" for line in text.splitlines()), end="", file=sys.stderr, flush=True)
-    _world.abort(1)
+    print("".join(f"[rank {launched().rank}] {line}\n" for line in text.splitlines()), end="", file=sys.stderr, flush=True)
+    if _job is not None:
+        _job.abort(1)
 
 
-def finish(code: int = 0) -> None:
-    """Leave MPI in good order; a rank that gives up alone (its code is not 0) takes the others with it after a few seconds."""
+def finish(code: int = 0) -> int:
+    """Leave MPI in good order and return the exit code of the job, the worst of all ranks.
+
+    A rank that gives up alone (its code is not 0) takes the others with it after a few seconds.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    if _world is _serial and code and launched().rank > 0:
+    if _job is not None:
+        return _job.leave(code)
+    if code and launched().rank > 0:
         time.sleep(PATIENCE_S)  # Open MPI's mpirun ends the job with the first rank that fails: let rank 0 say why
-    if not _world.close(PATIENCE_S if code else None):
-        _world.abort(code)
+    return code
 
 
 @contextlib.contextmanager

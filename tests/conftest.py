@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from netsim import parallel
+from netsim.launch import quiet_threads
 
-parallel.quiet_threads()
+quiet_threads()
 ROOT = Path(__file__).resolve().parent.parent
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -42,10 +42,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _environment(extra: dict[str, str]) -> dict[str, str]:
-    """This process's environment without a launcher's variables, and with the project importable from any folder."""
+    """This process's environment less a launcher's variables; the project importable from any folder; all ranks work, cores or not."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_COMM_", "SLURM_", "MPI_LOCAL"))}
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-    return clean | root | {"PYTHONPATH": str(ROOT)} | extra
+    return clean | root | {"PYTHONPATH": str(ROOT), "NETSIM_RANKS_PER_NODE": "64"} | extra
 
 
 def start(ranks: int, words: list[str], cwd: Path, extra: dict[str, str]) -> "subprocess.Popen[str]":

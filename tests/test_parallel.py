@@ -1,6 +1,6 @@
 """MPI for real: exchanges, waiting, failure, and a launcher that does not fit; and the serial stand-in."""
 
-import sys
+import os
 import time
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from netsim import parallel
+from netsim.launch import launched, quiet_threads
 from tests.conftest import Cli
 
 EXCHANGES = """
@@ -144,6 +145,38 @@ def test_no_mpi_library_is_one_sentence(python: Cli, tmp_path: Path) -> None:
     assert ended.stderr.count("\n") == 1 and "no MPI library can be loaded (libmpi.so.12" in ended.stderr
 
 
+IDLE = """
+import os, sys, time
+from netsim import parallel
+comm = parallel.start()
+assert comm.idle == (parallel.launched().rank >= 2)
+if not comm.idle:
+    assert comm.size == 2
+    time.sleep(1)
+    comm.barrier()
+    print("worked", flush=True)
+used = sum(os.times()[:2])
+code = parallel.finish(2 if comm.rank == 1 else 0)
+if comm.idle:
+    assert sum(os.times()[:2]) - used < 0.5, "an idle rank sleeps"
+sys.exit(code if code == 2 else 9)
+"""
+
+
+@pytest.mark.mpi
+def test_ranks_beyond_the_cores_sleep_and_end_with_the_code_of_the_others(python: Cli) -> None:
+    ended = python("-c", IDLE, ranks=5, NETSIM_RANKS_PER_NODE="2")
+    assert (ended.returncode, ended.stdout) == (2, "worked\n" * 2), ended.stderr
+
+
+@pytest.mark.mpi
+def test_by_default_as_many_ranks_work_as_there_are_cores(python: Cli) -> None:
+    code = "from netsim import parallel; c = parallel.start(); print('idle' if c.idle else c.size, flush=True); parallel.finish()"
+    cores = len(os.sched_getaffinity(0))
+    shown = python("-c", code, ranks=cores + 2, NETSIM_RANKS_PER_NODE="")
+    assert sorted(shown.stdout.split()) == [str(cores)] * cores + ["idle"] * 2
+
+
 def test_one_process_starts_no_mpi(python: Cli) -> None:
     code = "import sys; from netsim import parallel; c = parallel.start(); print(c.rank, c.size, 'mpi4py' in sys.modules)"
     assert python("-c", code).stdout == "0 1 False\n"
@@ -158,7 +191,7 @@ def test_serial_stand_in_answers_like_one_rank() -> None:
     assert [a.tolist() for a in received] == [[0, 1, 2], []]
     received[0][0] = 9
     assert sent[0][0] == 0, "what is received is a copy, as it is with MPI"
-    assert comm.first(1) is comm and comm.close()
+    assert comm.first(1) is comm and not comm.idle
 
 
 @pytest.mark.parametrize(
@@ -179,11 +212,11 @@ def test_serial_stand_in_answers_like_one_rank() -> None:
     ids=["none", "mpich", "openmpi", "batch script", "srun"],
 )
 def test_launcher_is_recognised(environ: dict[str, str], expected: tuple[int, int, int, int, str]) -> None:
-    assert parallel.launched(environ) == expected
+    assert launched(environ) == expected
 
 
 def test_one_thread_per_rank_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
-    parallel.quiet_threads()
-    assert (sys.modules["os"].environ["OMP_NUM_THREADS"], sys.modules["os"].environ["MKL_NUM_THREADS"]) == ("1", "4")
+    quiet_threads()
+    assert (os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("1", "4")

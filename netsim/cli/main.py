@@ -15,12 +15,14 @@ import re
 import signal
 import sys
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import NoReturn
 
 from netsim import parallel
 from netsim.errors import InputError, did_you_mean
+from netsim.launch import launched, quiet_threads
 
+_PARALLEL = re.compile(r"^PARALLEL = True$", re.MULTILINE)
 _HELP = re.compile(r'^HELP(?:: str)? = (?:\(\s*)?"([^"\n]*)"', re.MULTILINE)
 
 
@@ -50,17 +52,29 @@ def usage() -> str:
     return "\n".join([*head, *lines, "", "python -m netsim COMMAND --help lists the arguments of a command."])
 
 
-def _find(name: str) -> ModuleType:
+def _takes_part(name: str) -> bool:
+    """Whether this rank runs the command `name`; known before its module, and all that it needs, is imported on every rank."""
     known = commands()
     if name not in known:
         raise InputError(f"netsim: expected a command ({', '.join(known)}); got {name!r}{did_you_mean(name, known)}")
-    return importlib.import_module("netsim.cli." + name.replace("-", "_"))
+    if not _PARALLEL.search(_file(name).read_text(encoding="utf-8")):
+        return launched().rank == 0
+    if not parallel.start().idle:
+        return True
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return False
 
 
-def _arguments(command: ModuleType, name: str, words: list[str]) -> argparse.Namespace:
+def _file(name: str) -> Path:
+    return Path(__file__).with_name(name.replace("-", "_") + ".py")
+
+
+def _command(name: str, words: list[str]) -> int:
+    command = importlib.import_module("netsim.cli." + _file(name).stem)
     parser = Parser(prog=f"netsim {name}", description=command.HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
     command.add_arguments(parser)
-    return parser.parse_args(words)
+    return int(command.run(parser.parse_args(words)) or 0)
 
 
 def _run(words: list[str]) -> int:
@@ -72,12 +86,7 @@ def _run(words: list[str]) -> int:
 
         print(f"netsim {__version__}")
         return 0
-    command = _find(words[0])
-    if getattr(command, "PARALLEL", False):
-        parallel.start()
-    elif parallel.launched().rank > 0:
-        return 0
-    return int(command.run(_arguments(command, words[0], words[1:])) or 0)
+    return _command(words[0], words[1:]) if _takes_part(words[0]) else 0
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -87,9 +96,9 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def main(words: list[str] | None = None) -> int:
     """Run one command and return the exit code of the process; `words` are the arguments after the program's name."""
-    parallel.quiet_threads()
+    quiet_threads()
     signal.signal(signal.SIGTERM, _terminate)
-    first = parallel.launched().rank == 0
+    first = launched().rank == 0
     with contextlib.ExitStack() as stack:
         if not first:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
@@ -107,5 +116,4 @@ def main(words: list[str] | None = None) -> int:
             code = 0
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-    parallel.finish(code)
-    return code
+    return parallel.finish(code)
