@@ -33,7 +33,7 @@ class Bar(Progress):
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Rich
 
-        percent, text = "{task.percentage:>5.1f} %", TextColumn("{task.description}")
+        percent, text = "{task.percentage:>5.1f} %", TextColumn("{task.description}", markup=False)
         columns: list[Any] = [BarColumn(), percent, TimeElapsedColumn(), "left", TimeRemainingColumn(), text]
         self._bar = Rich(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
         self._task = self._bar.add_task("", total=1.0)

@@ -1,12 +1,13 @@
 """`netsim run FILE`: simulate a run file, print the summary, leave the result files."""
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netsim import parallel
-from netsim.config import load
+from netsim.config import load, places
 from netsim.errors import InputError
 from netsim.progress import progress
 
@@ -41,8 +42,14 @@ def run(args: argparse.Namespace) -> int:
     from netsim.simulate import simulate
 
     first = parallel.world().rank == 0
-    with progress(args.quiet or not first) as shown:
-        summary = simulate(config, out, shown)
+    try:
+        with places(config), progress(args.quiet or not first) as shown:
+            summary = simulate(config, out, shown)
+    except InputError:
+        if first:
+            with contextlib.suppress(OSError):
+                out.rmdir()  # leaves a folder that holds anything
+        raise
     if first and not args.quiet:
         from netsim.report.summary import render
 

@@ -1,0 +1,37 @@
+"""Progress: silent, as a log with the time that is left, or as a bar."""
+
+import pytest
+
+from netsim import progress
+
+
+def test_log_lines_come_every_few_seconds_with_the_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 1.0, 5.0, 6.0, 20.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.Log() as shown:
+        for fraction in (0.05, 0.25, 0.3, 0.5):
+            shown.update(fraction, "work")
+    assert capsys.readouterr().err == " 25.0 %  0:05, 0:15 left  work\n 50.0 %  0:20, 0:20 left  work\n"
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.progress(quiet=True) as shown:
+        shown.update(0.5, "work")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_a_bar_elsewhere_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, kind in ((True, progress.Bar), (False, progress.Log)):
+        monkeypatch.setattr(progress.sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        assert type(progress.progress(quiet=False)) is kind
+
+
+def test_bar_accepts_what_a_run_reports() -> None:
+    with progress.Bar() as shown:
+        for step in range(5):
+            shown.update(step / 4, "simulated 1 ms [not a markup]")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (65, "1:05"), (3725, "1:02:05")])
+def test_clock(seconds: float, text: str) -> None:
+    assert progress.clock(seconds) == text
