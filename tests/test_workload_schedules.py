@@ -100,6 +100,7 @@ def test_other_messages_match_in_order(p, m):
         ("1f1b", 1, {}),
         ("gpipe", 1, {}),
         ("zb_h1", 1, {}),
+        ("dualpipe", 1, {}),
         ("interleaved", 2, {}),
         ("interleaved", 2, {"overlap_p2p": False}),
         ("interleaved", 2, {"warmup_flush": True}),

@@ -9,15 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from compute.api import Device, Kernel, peak_flops, times
+from netsim.config.compute import StepTimes
 from netsim.config.workload import Training
 from netsim.errors import InputError
 from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
+from workload.assemble import assemble, durations
 from workload.check import problems
 from workload.flops import flops_per_step
 from workload.layout import dimensions, groups_of, layout_of, stage_of
 from workload.memory import Memory, memory_of
-from workload.programs import assemble, play_all
+from workload.programs import play_all
 from workload.shape import Shape
+from workload.snapshot import scaled
 from workload.stages import Chunk
 from workload.tape import STREAMS, Tables
 
@@ -69,8 +72,13 @@ class Workload(NamedTuple):
     shape: Shape
 
 
-def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, seed: int = 0) -> Workload:
-    """Return what every GPU does in one iteration; `InputError` with one line per rule that the layout breaks."""
+def build(
+    training: Training, n_gpus: int, gpus_per_node: int, device: Device, seed: int = 0, measured: StepTimes | None = None
+) -> Workload:
+    """Return what every GPU does in one iteration; `InputError` with one line per rule that the layout breaks.
+
+    `seed` draws stragglers; `measured` times take the place of modelled ones.
+    """
     lines = [f"workload.{path}: {sentence}" for path, sentence in problems(training, n_gpus, gpus_per_node)]
     if lines:
         raise InputError(lines)
@@ -78,10 +86,14 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, s
     tables = Tables()
     stages, programs = play_all(s, tables)
     segments = _segments(tables, device)
+    held = [stage.held for stage in stages]
+    duration = [durations(program, segments.duration_ps) for program in programs]
+    if measured is not None and measured != StepTimes():
+        duration = scaled(s, programs, duration, held, measured)
     dims = tuple(tables.dims)
     groups = groups_of(s.lay, dimensions(s.lay, training.parallel.hierarchical_sizes), dims)
     return Workload(
-        assemble(programs, segments.duration_ps),
+        assemble(programs, duration),
         groups,
         stage_of(s.lay),
         dims,
@@ -93,7 +105,7 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, s
         training.global_batch * training.sequence,
         training.precision.gemm,
         peak_flops(device, training.precision.gemm),
-        [stage.held for stage in stages],
+        held,
         slowdown(training, n_gpus, seed),
         s,
     )

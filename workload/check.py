@@ -7,7 +7,7 @@ from netsim.config.workload import Training
 from netsim.errors import InputError
 from workload.found import found
 from workload.layout import layout_of
-from workload.programs import pipe_of, schedule_of
+from workload.programs import depth_of, pipe_of, schedule_of
 from workload.shape import Shape
 from workload.stages import chunks
 
@@ -136,10 +136,12 @@ def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tu
     yield from _virtual(training, s)
     try:
         pipe_of(s)
-        chunks(training, s.lay.pp * s.lay.vpp)
+        chunks(training, depth_of(s))
     except ValueError as error:
         field, _, sentence = str(error).partition(": ")
         yield field, sentence
+    for sentence in getattr(schedule_of(s), "problems", lambda pipe: [])(pipe_of(s)):
+        yield "pipeline.schedule", sentence
     if pipe.batch_p2p and pipe_of(s).overlap:
         yield "pipeline.batch_p2p", "expected false with overlap_p2p; got true"
 
@@ -157,7 +159,8 @@ def _overlap(training: Training) -> Iterator[tuple[str, str]]:
         yield "experts.overlap", "expected dispatcher alltoall or flex; got allgather"
     if how.shared_overlap:
         yield "experts.shared_overlap", "expected false with experts.overlap; got true"
-    if par.pp > 1 and par.vpp == 1 and not training.pipeline.layers_per_virtual_stage:
+    alone = par.vpp == 1 and not training.pipeline.layers_per_virtual_stage and training.pipeline.schedule != "dualpipe"
+    if par.pp > 1 and alone:
         yield "experts.overlap", "expected pp = 1 or interleaving (vpp > 1); got neither"
     if training.recompute.granularity == "full":
         yield "experts.overlap", "expected recompute.granularity none or selective; got full"
@@ -167,7 +170,7 @@ def _overlap(training: Training) -> Iterator[tuple[str, str]]:
 
 def _virtual(training: Training, s: Shape) -> Iterator[tuple[str, str]]:
     pipe, lay = training.pipeline, s.lay
-    if lay.vpp > 1 and pipe.schedule in ("1f1b", "one_f_one_b", "gpipe", "zb_h1"):
+    if lay.vpp > 1 and pipe.schedule not in ("auto", "interleaved") and not pipe.schedule.endswith(".py"):
         yield "pipeline.schedule", f"expected interleaved with vpp = {lay.vpp}; got {pipe.schedule}"
     if lay.vpp == 1:
         if pipe.overlap_p2p and pipe.schedule in ("auto", "1f1b", "one_f_one_b"):

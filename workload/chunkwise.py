@@ -34,10 +34,11 @@ class Blocks:
 
     def woven(self, forward: Chunk, backward: Chunk) -> Block:
         """Forward pass of a chunk woven into the backward pass of another."""
-        one, two = self.forward(forward), self.backward(backward)
+        delayed = self.s.training.experts.delay_wgrad
+        one, two = self.forward(forward), self.inputs(backward) if delayed else self.backward(backward)
         key = ("woven", id(one), id(two))
         if key not in self._known:
-            self._known[key] = weave(one, two), one
+            self._known[key] = weave(one, two, self.weights(backward) if delayed else None), one
         return self._known[key][0]
 
     def _recall(self, kind: str, chunk: Chunk, split: bool) -> tuple[Block, Block]:

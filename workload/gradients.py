@@ -48,8 +48,9 @@ def buffers_of(s: Shape, stage: int, held: list[Chunk]) -> list[Buffers]:
 class Sync:
     """Puts gradient reductions and parameter gathers of one stage on its timeline."""
 
-    def __init__(self, s: Shape, line: Timeline, buffers: list[Buffers]) -> None:
+    def __init__(self, s: Shape, line: Timeline, buffers: list[Buffers], mirrored: bool = False) -> None:
         self.s = s
+        self.mirrored = mirrored
         self.line = line
         self.buffers = buffers
         self.dp = s.training.data_parallel
@@ -67,7 +68,7 @@ class Sync:
         kind = "expert" if bucket.expert else "dense"
         nbytes = bucket.numel * BYTES[self.dp.grad_dtype]
         ranks = self.s.group_sizes()[dim] * (self.s.lay.instances if self.s.lay.instances > 1 else 1)
-        if ranks <= 1:
+        if ranks <= 1 and not self.mirrored:
             return None
         if not self.dp.average_in_collective:
             after = (self.line.compute([moved("memory", 2 * nbytes)], "scale gradients", stream, after),)
@@ -76,6 +77,9 @@ class Sync:
         if self.s.lay.instances > 1 and across:
             shard = nbytes // self.s.group_sizes()[dim]
             done = self.line.comm(stream, outer, "all_reduce", shard, f"dp.all_reduce.{kind}_shard", after=(done,))
+        if self.mirrored:
+            shard = nbytes // (self.s.group_sizes()[dim] if self.dp.stage != "none" else 1)
+            done = self.line.comm(stream, "mirror", "all_reduce", shard, f"dp.all_reduce.{kind}_copies", after=(done,))
         self.reduced.append(done)
         return done
 

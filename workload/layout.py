@@ -101,7 +101,7 @@ def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Arr
 
     tp, cp, dp, dp_cp, tp_cp, tp_dp_cp, mp (tp x pp), embd (first and last stage), world; ep, expt_tp, expt_dp, tp_ep; dp_intra, dp_inter
     (optimizer instances); cp_a2a, cp_p2p (hierarchical); ep_node, ep_rail (parts of an ep group in a node, and across nodes); pp_next,
-    pp_prev: (sender, receiver) pairs.
+    pp_prev: (sender, receiver) pairs; mirror: stages r and pp - 1 - r.
     """
     dims = {
         "tp": members(lay, ("tp",)),
@@ -130,6 +130,8 @@ def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Arr
         dims["ep_node"], dims["ep_rail"] = parts, _strided(dims["tp_ep"], dims["tp_ep"].shape[1] // parts.shape[1])
     if lay.pp > 1:
         dims["pp_next"], dims["pp_prev"] = _neighbours(lay, 1), _neighbours(lay, -1)
+        line = members(lay, ("pp",))[:, : lay.pp // 2 * 2]
+        dims["mirror"] = np.stack([line[:, : lay.pp // 2], line[:, ::-1][:, : lay.pp // 2]], axis=2).reshape(-1, 2)
     return {name: groups for name, groups in dims.items() if groups.shape[1] > 1 and (name != "embd" or lay.pp > 1)}
 
 

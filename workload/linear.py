@@ -10,8 +10,8 @@ sequence parallelism inputs are gathered and sums scattered over the sequence; w
 
 In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. With
 userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts,
-each beside the next part of its GEMM. Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default
-userbuffer methods).
+each beside the next part of its GEMM (of backward ones with `tp_comm_overlap_rs_dgrad` only). Source: Megatron-Core
+`tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default userbuffer methods).
 """
 
 from workload.ops import bias_grad, casts, gemm
@@ -22,10 +22,11 @@ SPLITS = 4
 """Parts of a pipelined GEMM with reduce-scatter."""
 
 
-def _ring(tape: Tape, s: Shape, name: str) -> bool:
+def _ring(s: Shape, name: str) -> bool:
+    """Whether userbuffers serve this layer."""
     par = s.training.parallel
-    off = {"qkv": par.tp_comm_overlap_disable_qkv, "fc1": par.tp_comm_overlap_disable_fc1}
-    return par.tp_comm_overlap and s.sp and not off.get(name, False)
+    on = {"qkv": not par.tp_comm_overlap_disable_qkv, "proj": True, "fc1": not par.tp_comm_overlap_disable_fc1, "fc2": True}
+    return par.tp_comm_overlap and s.sp and on.get(name, False)
 
 
 def _gathered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str, direction: str) -> None:
@@ -40,12 +41,12 @@ def _gathered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: st
             arrived = tape.start("tp", "tp", "ring_shift", s.tp_bytes // t, f"tp.ring_shift.{name}", after=arrived)
 
 
-def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str) -> None:
+def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str, direction: str = "fwd", what: str = "") -> None:
     """GEMM in parts, the reduce-scatter of each beside the next."""
     handles = []
     for _ in range(SPLITS):
-        tape.compute(gemm(m // SPLITS, n, k, dtype), label=name)
-        handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}"))
+        tape.compute(gemm(m // SPLITS, n, k, dtype, direction), label=name)
+        handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}{what}"))
     tape.wait(*handles)
 
 
@@ -53,7 +54,7 @@ def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", kee
     """Forward of a column-parallel layer with n outputs on this GPU; `keep` bytes of its output stay for backward."""
     dtype = dtype or s.gemm_dtype
     temp = s.full_bytes if s.sp else 0
-    if _ring(tape, s, name):
+    if _ring(s, name):
         _gathered(tape, s, name, s.tokens, n, k, dtype, "fwd")
         tape.compute(keep=keep, temp=temp)
     else:
@@ -67,7 +68,7 @@ def row(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "") -> Non
     """Forward of a row-parallel layer with k inputs on this GPU."""
     dtype = dtype or s.gemm_dtype
     tape.compute(*casts(s.tokens * k, dtype), temp=s.full_bytes if s.lay.tp > 1 else 0)
-    if _ring(tape, s, name):
+    if _ring(s, name):
         _scattered(tape, s, name, s.tokens, n, k, dtype)
         tape.mark(name)
         return
@@ -92,7 +93,7 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
         tape.compute(*casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
         _deferred(tape, s, name, n, k, dtype, free, bias, gather=False)
         return
-    if _ring(tape, s, name):
+    if _ring(s, name):
         tape.compute(*bias)
         _gathered(tape, s, name, s.tokens, n, k, dtype, "dgrad")
         tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=temp, label=name)
@@ -122,6 +123,13 @@ def column_backward(
         _deferred(tape, s, name, n, k, dtype, free, bias, gather=s.sp)
         return
     saved = tape.start("tp", "tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_input") if s.sp else ()
+    if _ring(s, name) and s.training.parallel.tp_comm_overlap_rs_dgrad:
+        tape.compute(*bias, *casts(s.tokens * n, dtype), temp=temp + s.full_bytes)
+        _scattered(tape, s, name, s.tokens, n, k, dtype, "dgrad", "_input_grad")
+        tape.wait(saved)
+        tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
+        tape.mark(name)
+        return
     tape.compute(
         *bias, *casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp + (s.full_bytes if s.sp else 0), label=name
     )

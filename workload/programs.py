@@ -1,11 +1,9 @@
-"""From a schedule's steps to the program of a pipeline stage, and from all programs to the arrays that the simulator takes."""
+"""From a schedule's steps to the program of a pipeline stage."""
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
-import numpy as np
-
-from netsim.kernels.structs import Array, Programs
 from workload.chunkwise import Blocks
 from workload.found import found
 from workload.fsdp import Fsdp
@@ -14,7 +12,7 @@ from workload.schedule import Pipe, Step
 from workload.shape import Shape
 from workload.stages import Chunk, chunks
 from workload.step import begin, finish, stage_params
-from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS, Ref, Tables
+from workload.tape import Ref, Tables
 from workload.timeline import Placed, Program, Timeline
 
 COMPUTE_STEPS = ("forward", "backward", "inputs", "weights")
@@ -44,12 +42,20 @@ def pipe_of(s: Shape) -> Pipe:
     return Pipe(lay.pp, v, lay.microbatches, pipe.group_size or lay.pp, overlap, pipe.warmup_flush, int(s.training.experts.overlap))
 
 
+def _place(s: Shape) -> Callable[[int, int, Pipe], int]:
+    return getattr(schedule_of(s), "virtual_stage", lambda stage, chunk, pipe: chunk * pipe.stages + stage)
+
+
+def depth_of(s: Shape) -> int:
+    """Virtual stages that the layers are dealt out over."""
+    place, pipe = _place(s), pipe_of(s)
+    return 1 + max(place(r, q, pipe) for r in range(pipe.stages) for q in range(pipe.chunks))
+
+
 def stages(s: Shape) -> list[Stage]:
     """Return chunks, order and buffers of every stage."""
     module, pipe = schedule_of(s), pipe_of(s)
-    place = getattr(module, "virtual_stage", lambda stage, chunk, pipe: chunk * pipe.stages + stage)
-    depth = 1 + max(place(r, q, pipe) for r in range(pipe.stages) for q in range(pipe.chunks))
-    dealt = chunks(s.training, depth)
+    place, dealt = _place(s), chunks(s.training, depth_of(s))
     out = []
     for r in range(pipe.stages):
         held = [dealt[place(r, q, pipe)] for q in range(pipe.chunks)]
@@ -63,12 +69,13 @@ class Play:
     def __init__(self, s: Shape, blocks: Blocks, number: int, stage: Stage, pipe: Pipe, turned: set[int]) -> None:
         self.s, self.blocks, self.number, self.stage, self.pipe, self.turned = s, blocks, number, stage, pipe, turned
         self.line = Timeline(blocks.tables, s.group_sizes())
-        self.sync = Sync(s, self.line, stage.buffers)
+        self.sync = Sync(s, self.line, stage.buffers, bool(turned))
         self.fsdp = Fsdp(s, self.line, self.sync)
         self._arrived: dict[tuple[str, int, int], Ref | None] = {}
         self._sent: dict[str, Ref | None] = {}
         self._posted: list[Ref | None] = []
         self._last: dict[int, list[Placed]] = {}
+        self._begun: set[int] = set()
         self._launched: set[int] = set()
         self._final = {step.chunk: step.microbatch for step in stage.steps if step.kind in ("backward", "inputs")}
         """The microbatch whose gradient of a chunk comes last."""
@@ -129,8 +136,9 @@ class Play:
         self.line.wait(self._arrived.pop((message, step.chunk, step.microbatch), None))
         before = self.line.end
         placed = self.line.play(block, step.microbatch, chunk.first)
-        if step.kind == "forward" and step.microbatch == 0 and self._gathers_ahead():
+        if step.kind == "forward" and step.chunk not in self._begun and self._gathers_ahead():
             self.sync.gather_hooked(step.chunk, placed)
+        self._begun.add(step.chunk)
         if step.kind != "forward" and step.microbatch == self._final[step.chunk]:
             self._last.setdefault(step.chunk, []).append(placed)
         self._shard(step, placed, before)
@@ -211,41 +219,6 @@ class Play:
                 self.sync.reduce_hooked(index, self._last[index])
             else:
                 self.sync.reduce_chunk(index, self.line.end)
-
-
-def assemble(programs: list[Program], segment_ps: Array) -> Programs:
-    """Put the programs of all stages one after another."""
-    streams = len(STREAMS)
-    ptr = np.zeros(len(programs) * streams + 1, dtype=np.int64)
-    ptr[1:] = np.cumsum(np.concatenate([p.stream_rows for p in programs]))
-    rows = np.concatenate([p.rows for p in programs])
-    base = ptr[:-1:streams]
-    deps = np.concatenate([p.deps + b for p, b in zip(programs, base, strict=True)])
-    deps = deps[np.lexsort((deps[:, 1], deps[:, 0]))]
-    dep_ptr = np.zeros(len(rows) + 1, dtype=np.int64)
-    dep_ptr[1:] = np.cumsum(np.bincount(deps[:, 0], minlength=len(rows)))
-    compute = rows[:, KIND] == 0
-    duration = np.where(compute, segment_ps[np.where(compute, rows[:, CALL], 0)], 0)
-
-    rows[:, LAYER] = np.maximum(rows[:, LAYER], -1)
-
-    def column(index: int, dtype: type) -> Array:
-        return np.ascontiguousarray(rows[:, index].astype(dtype))
-
-    return Programs(
-        len(programs),
-        streams,
-        ptr,
-        column(KIND, np.int8),
-        duration,
-        column(DIM, np.int16),
-        column(CALL, np.int32),
-        column(CAT, np.int8),
-        column(MICROBATCH, np.int16),
-        column(LAYER, np.int16),
-        dep_ptr,
-        np.ascontiguousarray(deps[:, 1]),
-    )
 
 
 def play_all(s: Shape, tables: Tables) -> tuple[list[Stage], list[Program]]:

@@ -154,4 +154,5 @@ class Shape:
             "cp_p2p": p2p,
             "ep_node": node,
             "ep_rail": lay.etp * lay.ep // node,
+            "mirror": 2 if lay.pp > 1 else 1,
         } | {f"pp_{kind}_{side}": lay.pp for kind in ("fwd", "bwd", "rev_fwd", "rev_bwd") for side in ("in", "out")}

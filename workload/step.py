@@ -49,7 +49,9 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
         (kind, shard_of(s, sum(p.numel for p in params if p.expert == expert), expert))
         for kind, expert in (("dense", False), ("expert", True))
     ]
-    for kind, shard in shards:
+    if s.training.precision.activations == "fp16":
+        line.comm("compute", scope, "all_reduce", 4, "dp.all_reduce.found_inf")
+    for kind, shard in shards if s.training.clip_grad else []:
         if shard:
             line.compute([moved("memory", size * shard)], "gradient norm")
             line.comm("compute", scope, "all_reduce", 4, f"dp.all_reduce.{kind}_grad_norm")

@@ -6,9 +6,21 @@ dispatch(b), combine(f); each begins when the part before it has been issued, an
 one another. Source: Megatron-Core `overlap_moe_expert_parallel_comm` (combined 1F1B).
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from workload.tape import LAYER, MICROBATCH, STREAM, STREAMS, WIDTH, Block, Ref
+
+
+class Part(NamedTuple):
+    """Rows first .. end - 1 of the order of issue that concern one layer, and the exchanges among them."""
+
+    first: int
+    end: int
+    exchanges: list[tuple[int, int]]
+    layer: int
 
 
 class _Half:
@@ -22,20 +34,17 @@ class _Half:
         for stream, index, other, at in block.deps.tolist():
             self.deps.setdefault((stream, index), []).append((other, at))
 
-    def layers(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """(first, end, exchanges) of every layer in order of execution; parts outside layers are layers without exchanges."""
-        out: list[tuple[int, int, list[tuple[int, int]]]] = []
-        marks = {first: (layer, end) for layer, first, end in self.block.exchanges}
-        before = None
+    def layers(self) -> list[Part]:
+        """Layers in order of execution; parts outside layers are layers without exchanges."""
+        out: list[Part] = []
+        ends = {first: end for _, first, end in self.block.exchanges}
         for at, (stream, index) in enumerate(self.block.issued):
             layer = int(self.block.rows[stream][index, LAYER])
-            if layer != before:
-                out.append((at, at, []))
-            before = layer
-            first, _, exchanges = out[-1]
-            if at in marks:
-                exchanges.append((at, marks[at][1]))
-            out[-1] = (first, at + 1, exchanges)
+            if not out or out[-1].layer != layer:
+                out.append(Part(at, at, [], layer))
+            if at in ends:
+                out[-1].exchanges.append((at, ends[at]))
+            out[-1] = out[-1]._replace(end=at + 1)
         return out
 
 
@@ -80,36 +89,48 @@ class _Woven:
         return Block(rows, np.array(self.deps, dtype=np.int64).reshape(-1, 4), {}, tuple(self.issued), ())
 
 
-def weave(forward: Block, backward: Block) -> Block:
-    """Return one block that runs both; played with (microbatch, layer) of the forward, and of the backward as its second half."""
+def weave(forward: Block, backward: Block, weights: Block | None = None) -> Block:
+    """Return one block that runs both; played with (microbatch, layer) of the forward, and of the backward as its second half.
+
+    With `weights` the backward gives gradients of inputs only, and those of the weights of a layer follow at the end of its pair.
+    """
     f, b, out = _Half(forward, 0), _Half(backward, 1), _Woven()
-    mixed = [[part for part in half.layers() if len(part[2]) == 2] for half in (f, b)]
-    pairs = dict(zip([p[0] for p in mixed[0]], mixed[1], strict=False))
+    w = _Half(weights, 1) if weights else None
+    later = {p.layer: p for p in w.layers()} if w else {}
+    mixed = [[part for part in half.layers() if len(part.exchanges) == 2] for half in (f, b)]
+    pairs = dict(zip([p.first for p in mixed[0]], mixed[1], strict=False))
     done = 0
     for part in f.layers():
-        partner = pairs.get(part[0])
+        partner = pairs.get(part.first)
         if partner is None:
-            out.emit(f, part[0], part[1])
+            out.emit(f, part.first, part.end)
             continue
-        out.emit(b, done, partner[0])
-        _pair(out, f, part, b, partner)
-        done = partner[1]
+        out.emit(b, done, partner.first)
+        _pair(out, f, part, b, partner, lambda layer=partner.layer: _weights(out, w, later, layer))  # type: ignore[misc]
+        done = partner.end
     out.emit(b, done, len(b.block.issued))
+    for layer in list(later):
+        _weights(out, w, later, layer)
     return out.block()
 
 
-def _pair(out: _Woven, f: _Half, fp: tuple[int, int, list[tuple[int, int]]], b: _Half, bp: tuple[int, int, list[tuple[int, int]]]) -> None:
-    dispatch, combine = fp[2]
-    combine_back, dispatch_back = bp[2]
-    out.emit(b, bp[0], combine_back[0])
+def _weights(out: _Woven, w: _Half | None, later: dict[int, Part], layer: int) -> None:
+    part = later.pop(layer, None)
+    if w and part:
+        out.emit(w, part.first, part.end)
+
+
+def _pair(out: _Woven, f: _Half, fp: Part, b: _Half, bp: Part, weights: Callable[[], None]) -> None:
+    dispatch, combine = fp.exchanges
+    combine_back, dispatch_back = bp.exchanges
+    out.emit(b, bp.first, combine_back[0])
     out.exchange(b, *combine_back)
-    out.emit(f, fp[0], dispatch[0])
+    out.emit(f, fp.first, dispatch[0])
     out.exchange(f, *dispatch)
     out.emit(b, combine_back[1], dispatch_back[0])
     out.exchange(b, *dispatch_back)
     out.emit(f, dispatch[1], combine[0])
     out.exchange(f, *combine)
-    out.emit(b, dispatch_back[1], bp[1])
-    out.emit(f, combine[1], fp[1])
-
-
+    out.emit(b, dispatch_back[1], bp.end)
+    weights()
+    out.emit(f, combine[1], fp.end)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from netsim.config.fields import Count, Index, Positive, Share
+from netsim.config.fields import Count, Index, Positive
 from netsim.config.model import Model, named
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4", "fp32"]
@@ -140,8 +140,8 @@ class Experts:
     capacity_factor: tokens per expert over the mean beyond which they are dropped (none: dropless); pad_to_capacity: fixed splits.
     imbalance: load of the busiest expert rank over the mean; imbalance_sigma: spread of that load over layers and microbatches.
     probs_dtype: of the router probabilities that travel. shared_overlap: shared experts run beside the dispatch.
-    overlap: all-to-all of one microbatch beside compute of another; delay_wgrad: weight gradients in its gaps.
-    flex_sms: SMs that the flex dispatcher occupies. aux_loss: count tokens per expert over the tensor- and context-parallel group.
+    overlap: all-to-all of one microbatch beside compute of another; delay_wgrad: weight gradients last, beside its combine.
+    aux_loss: count tokens per expert over the tensor- and context-parallel group.
     """
 
     __pydantic_config__ = STRICT
@@ -155,7 +155,6 @@ class Experts:
     shared_overlap: Annotated[bool, named("shared_overlap", "moe_shared_expert_overlap")] = False
     overlap: Annotated[bool, named("overlap", "overlap_moe_expert_parallel_comm")] = False
     delay_wgrad: Annotated[bool, named("delay_wgrad", "delay_wgrad_compute")] = False
-    flex_sms: Index = 20
     aux_loss: bool = True
 
 
@@ -202,7 +201,6 @@ class Kernels:
     cross_entropy: unfused, fused (Megatron's, fewer collectives) or te (in place). attention: flash or unfused.
     broadcast_inputs: tokens and labels are broadcast inside the tensor-parallel group. wgrad_cache: TE keeps one dummy weight gradient
     per shape.
-    max_connections: CUDA_DEVICE_MAX_CONNECTIONS.
     """
 
     __pydantic_config__ = STRICT
@@ -211,7 +209,6 @@ class Kernels:
     attention: Literal["flash", "unfused"] = "flash"
     broadcast_inputs: bool = True
     wgrad_cache: bool = True
-    max_connections: Annotated[Count, named("max_connections", "cuda_device_max_connections")] = 1
 
 
 @dataclass(frozen=True)
@@ -232,6 +229,7 @@ class Training:
 
     model: `{use: gpt3_175b}` or a shape of your own. sequence: tokens per sequence.
     micro_batch: sequences per forward pass; global_batch: sequences per iteration.
+    clip_grad: limit of the gradient norm (0: the norm is not computed).
     """
 
     __pydantic_config__ = STRICT
@@ -249,7 +247,7 @@ class Training:
     precision: Precision = field(default_factory=Precision)
     kernels: Kernels = field(default_factory=Kernels)
     stragglers: Stragglers = field(default_factory=Stragglers)
-    grad_clip: Share = 1.0
+    clip_grad: Annotated[float, Field(ge=0)] = 1.0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) of every rule that holds whatever the number of GPUs; `workload.check` knows the others."""

@@ -1,0 +1,206 @@
+"""Laws that hold for every layout: kernels add up to the model's FLOPs, memory that is kept is freed, groups partition the GPUs."""
+
+import numpy as np
+import pytest
+
+import workload
+from compute.api import flops
+from netsim.config.compute import StepTimes
+from netsim.errors import InputError
+from netsim.kernels.structs import CATEGORIES, COMPUTE
+from tests.workload_cases import LLAMA70, OVERLAP, TINY, build, replay, training
+from workload.flops import flops_per_step
+from workload.fsdp import dispatch_points, working_set
+from workload.layout import layout_of, members
+from workload.programs import play_all
+from workload.shape import Shape
+from workload.stages import chunks
+from workload.tape import KEPT, Tables
+
+BASE = {"kind": "training", "model": {**TINY, "kv_heads": 4}, "sequence": 512, "global_batch": 16}
+MOE = {**TINY, "experts": 8, "top_k": 2, "expert_ffn": 512, "shared_ffn": 512, "dense_layers": 1}
+MLA = {"attention": "mla", "q_rank": 128, "kv_rank": 64, "nope_dim": 32, "rope_dim": 16, "v_dim": 32}
+LAYOUTS = {
+    "plain": ({}, 2),
+    "tp": ({"parallel": {"tp": 4, "pp": 2}}, 16),
+    "tp without sp": ({"parallel": {"tp": 4, "sequence_parallel": False}}, 8),
+    "tp overlap": ({"parallel": {"tp": 4, "tp_comm_overlap": True}}, 4),
+    "cp ring": ({"parallel": {"cp": 4, "pp": 2}}, 8),
+    "cp gather": ({"parallel": {"cp": 2, "cp_comm_type": "all_gather"}}, 4),
+    "cp a2a": ({"parallel": {"cp": 2, "tp": 2, "cp_comm_type": "a2a"}}, 4),
+    "cp both": ({"parallel": {"cp": 4, "cp_comm_type": "a2a+p2p", "hierarchical_sizes": [2, 2]}}, 4),
+    "vpp": ({"parallel": {"pp": 4, "vpp": 2}, "data_parallel": OVERLAP}, 8),
+    "zb": ({"parallel": {"pp": 4, "tp": 2}, "pipeline": {"schedule": "zb_h1"}}, 8),
+    "dualpipe": ({"parallel": {"pp": 4}, "pipeline": {"schedule": "dualpipe"}}, 4),
+    "moe": ({"model": MOE, "parallel": {"ep": 4, "tp": 2, "etp": 1}, "experts": {"dispatcher": "alltoall"}}, 8),
+    "moe etp": ({"model": MOE, "parallel": {"ep": 2, "tp": 2}, "experts": {"dispatcher": "alltoall"}}, 4),
+    "moe gather": ({"model": MOE, "parallel": {"ep": 4}}, 8),
+    "moe flex": ({"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "flex"}}, 8),
+    "moe shared beside": ({"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "alltoall", "shared_overlap": True}}, 4),
+    "moe woven": ({"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "alltoall", "overlap": True}}, 4),
+    "moe delayed": (
+        {"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "alltoall", "overlap": True, "delay_wgrad": True}},
+        4,
+    ),
+    "tp overlap dgrad": ({"parallel": {"tp": 4, "tp_comm_overlap": True, "tp_comm_overlap_rs_dgrad": True}}, 4),
+    "mla": ({"model": {**MOE, **MLA}, "parallel": {"ep": 2, "tp": 2, "etp": 1, "pp": 2}, "experts": {"dispatcher": "alltoall"}}, 8),
+    "mtp": ({"model": {**TINY, "mtp_layers": 1}, "parallel": {"tp": 2, "pp": 2}}, 4),
+    "fsdp": ({"data_parallel": {"sharding": "full"}}, 4),
+    "zero2": ({"data_parallel": {"sharding": "zero2"}}, 4),
+    "hsdp": ({"data_parallel": {"instances": 2, **OVERLAP}}, 4),
+    "full recompute": ({"recompute": {"granularity": "full"}, "parallel": {"tp": 2}}, 4),
+    "block recompute": ({"recompute": {"granularity": "full", "method": "block", "layers": 2}, "parallel": {"pp": 2}}, 4),
+    "modules": ({"model": MOE, "recompute": {"granularity": "selective", "modules": ["core_attn", "layernorm", "moe_act", "mlp"]}}, 2),
+    "moe again": ({"model": MOE, "parallel": {"ep": 2}, "recompute": {"granularity": "selective", "modules": ["moe"]}}, 2),
+    "up again": ({"model": {**TINY, **MLA}, "recompute": {"granularity": "selective", "modules": ["mla_up_proj"]}}, 2),
+    "fp16": ({"precision": {"gemm": "fp16", "activations": "fp16"}, "clip_grad": 0.0}, 2),
+    "dropout": ({"model": {**TINY, "dropout": 0.1, "activation": "gelu", "bias": True}, "kernels": {"attention": "unfused"}}, 2),
+    "fp8": ({"precision": {"gemm": "fp8"}, "parallel": {"tp": 2}}, 4),
+}  # fmt: skip
+
+
+@pytest.fixture(params=LAYOUTS)
+def case(request):
+    changes, n_gpus = LAYOUTS[request.param]
+    return training(BASE, **changes), n_gpus
+
+
+def test_runs(monkeypatch, case):
+    section, n_gpus = case
+    work = build(monkeypatch, section, n_gpus, gpus_per_node=2)
+    assert replay(work)[0] > 0
+    p = work.programs
+    assert p.dep_ptr[-1] == len(p.dep_idx)
+    row_stream = np.repeat(np.arange(p.n_programs * p.n_streams), np.diff(p.stream_ptr))
+    row = np.repeat(np.arange(len(p.kind)), np.diff(p.dep_ptr))
+    assert (row_stream[row] // p.n_streams == row_stream[p.dep_idx] // p.n_streams).all()
+    assert (row_stream[row] != row_stream[p.dep_idx]).all()
+
+
+def test_kernels_add_up_to_the_model(monkeypatch, case):
+    """GEMM and attention FLOPs of all GPUs against the closed form of the model, without what is recomputed."""
+    section, n_gpus = case
+    work = build(monkeypatch, section, n_gpus, gpus_per_node=2)
+    p, segments = work.programs, work.segments
+    per_kernel = np.array([flops(k) / (1.25 if k.kind == "attention" and k.direction == "bwd" else 1) for k in segments.kernels])
+    per_segment = np.array([per_kernel[segments.idx[a:b]].sum() for a, b in zip(segments.ptr, segments.ptr[1:], strict=False)])
+    counted = (p.kind == COMPUTE) & (p.category != CATEGORIES.index("recompute"))
+    stages = np.repeat(np.arange(p.n_programs), np.diff(p.stream_ptr[:: p.n_streams]))
+    total = np.bincount(stages[counted], per_segment[p.call[counted]], minlength=p.n_programs)
+    everyone = (total[work.gpu_program]).sum()
+    assert work.shape.vocab == section.model.vocab
+    expected = flops_per_step(section)
+    if section.kernels.attention == "unfused":  # computes the whole square; backward does not repeat the scores
+        expected += 6.0 * section.model.hidden * section.sequence * section.model.layers * section.global_batch * section.sequence
+    assert everyone == pytest.approx(expected, rel=0.02)
+
+
+def test_what_is_kept_is_freed(case):
+    section, n_gpus = case
+    _, programs = play_all(Shape(section, layout_of(section, n_gpus, 2)), Tables())
+    for program in programs:
+        rows = program.rows[: program.stream_rows[0]]
+        assert rows[:, KEPT].sum() == 0
+        assert np.cumsum(rows[:, KEPT]).min() >= 0
+
+
+def test_groups_partition_the_gpus(monkeypatch, case):
+    section, n_gpus = case
+    work = build(monkeypatch, section, n_gpus, gpus_per_node=2)
+    g = work.groups
+    for d, name in enumerate(work.dims):
+        of = g.group_of[d]
+        for gpu in np.flatnonzero(of >= 0):
+            assert gpu in g.member_idx[g.member_ptr[of[gpu]] : g.member_ptr[of[gpu] + 1]], name
+    called = set(np.unique(work.programs.dim[work.programs.dim >= 0]))
+    assert called == set(range(len(work.dims)))
+
+
+def test_rank_placement():
+    """Published placements: TP in a node, DP one GPU per node, CP neighbours, experts in a node."""
+    lay = layout_of(training({**BASE, "global_batch": 1024}, parallel={"tp": 8, "pp": 8}), 1024)
+    dp = members(lay, ("dp",))
+    assert (dp[0] == 8 * np.arange(16)).all() and (dp[8 * 3 + 5] == 5 + 8 * np.arange(16) + 128 * 3).all()
+    lay = layout_of(training(LLAMA70), 1024)
+    assert members(lay, ("cp",))[0].tolist() == [0, 4]
+    assert members(lay, ("dp", "cp"))[1].tolist() == sorted(1 + 4 * c + 8 * k for c in range(2) for k in range(32))
+    lay = layout_of(training({**BASE, "model": MOE}, parallel={"pp": 4, "ep": 8}), 64)
+    assert members(lay, ("ep",), True)[0].tolist() == list(range(8)) and members(lay, ("dp",), True)[0].tolist() == [0, 8]
+
+
+@pytest.mark.parametrize(("pipeline", "expected"), [
+    ({}, [2, 2, 2, 2]),
+    ({"first_stage_layers": 1, "last_stage_layers": 1}, [1, 3, 3, 1]),
+    ({"layout": "Et|(tt|)*3tL"}, None),
+    ({"layout": "E t*3|t*2|t*2|tL"}, [3, 2, 2, 1]),
+])  # fmt: skip
+def test_layers_of_stages(pipeline, expected):
+    section = training(BASE, parallel={"pp": 4}, pipeline=pipeline)
+    if expected is None:
+        with pytest.raises(ValueError, match="expected 4 parts"):
+            chunks(section, 4)
+    else:
+        assert [c.layers for c in chunks(section, 4)] == expected
+
+
+def test_embedding_and_loss_as_layers():
+    pipeline = {"embedding_as_layer": True, "loss_as_layer": True}
+    section = training({**BASE, "model": {**TINY, "layers": 6}}, parallel={"pp": 4}, pipeline=pipeline)
+    assert [c.layers for c in chunks(section, 4)] == [1, 2, 2, 1]
+
+
+def test_full_sharding_gathers_and_scatters_in_every_microbatch(monkeypatch):
+    section = training(BASE, data_parallel={"sharding": "optim_grads_params"})
+    work = build(monkeypatch, section, 4)
+    count, numel = workload.tally(work, 0), 0
+    m = work.shape.lay.microbatches
+    gather, again = count["dp", "dp.all_gather.dense_params"], count["dp", "dp.all_gather.dense_params_again"]
+    scatter = count["dp", "dp.reduce_scatter.dense_grads"]
+    numel = work.memory[0].optimizer * 4 // 12
+    assert gather == again == (m * 10, m * 2 * numel) and scatter == (m * 10, m * 4 * numel)
+
+
+def test_prefetch():
+    assert dispatch_points([5, 5, 5, 5], 0) == [0, 1, 2, 3]
+    assert dispatch_points([5, 5, 5, 5], 1) == [0, 0, 1, 2]
+    assert dispatch_points([5, 5, 5, 5], 6) == [0, 0, 0, 1]
+    assert working_set([5, 5, 5, 5], 1) == 10
+
+
+def test_hybrid_sharding(monkeypatch):
+    work = build(monkeypatch, training(BASE, data_parallel={"instances": 2}), 8)
+    count = workload.tally(work, 0)
+    grads, shard = count["dp", "dp.reduce_scatter.dense_grads"], count["dp", "dp.all_reduce.dense_shard"]
+    assert shard.nbytes == grads.nbytes // 4
+    assert work.calls.comm_ranks[work.calls.name.index("dp.reduce_scatter.dense_grads")] == 4
+
+
+def test_recompute_costs_one_forward_and_saves_memory(monkeypatch):
+    plain = build(monkeypatch, training(BASE, parallel={"pp": 2}), 2)
+    full = build(monkeypatch, training(BASE, parallel={"pp": 2}, recompute={"granularity": "full"}), 2)
+    seconds = [sum(w.programs.duration[(w.programs.category == CATEGORIES.index(c)) & (w.programs.layer >= 0)].sum() for c in names)
+               for w, names in ((plain, ["forward"]), (full, ["recompute"]))]  # fmt: skip
+    assert seconds[0] == seconds[1]
+    assert full.memory[0].activations < plain.memory[0].activations / 3
+
+
+def test_measured_times_replace_modelled_ones(monkeypatch):
+    section = training(BASE, parallel={"pp": 2, "vpp": 2})
+    measured = StepTimes(stage_forward=(10, 20, 30, 40), stage_backward=(100, 200, 300, 400), optimizer=5)
+    work = build(monkeypatch, section, 2, measured=measured)
+    p, m = work.programs, work.shape.lay.microbatches
+    for stage, forward, backward in ((0, 40, 400), (1, 60, 600)):
+        rows = slice(p.stream_ptr[stage * p.n_streams], p.stream_ptr[(stage + 1) * p.n_streams])
+        # every row rounds to a whole picosecond
+        for category, expected in (("forward", forward * m), ("backward", backward * m)):
+            these = p.category[rows] == CATEGORIES.index(category)
+            assert abs(int(p.duration[rows][these].sum()) - expected) <= these.sum()
+    with pytest.raises(InputError, match="expected 4 entries"):
+        build(monkeypatch, section, 2, measured=StepTimes(stage_forward=(1,), stage_backward=(1,)))
+
+
+def test_stragglers_are_slower_and_seeded(monkeypatch):
+    section = training(BASE, stragglers={"sigma": 0.05})
+    one, two = (build(monkeypatch, section, 8, seed=seed).slowdown for seed in (1, 2))
+    assert (one >= 1).all() and (one != two).any()
+    assert (one == build(monkeypatch, section, 8, seed=1).slowdown).all()

@@ -1,0 +1,45 @@
+"""From the programs of all stages to the arrays that the simulator takes."""
+
+import numpy as np
+
+from netsim.kernels.structs import Array, Programs
+from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS
+from workload.timeline import Program
+
+
+def durations(program: Program, segment_ps: Array) -> Array:
+    """Return int64[rows]: time of every kernel row in ps, 0 for communication."""
+    compute = program.rows[:, KIND] == 0
+    return np.where(compute, segment_ps[np.where(compute, program.rows[:, CALL], 0)], 0)
+
+
+def assemble(programs: list[Program], duration: list[Array]) -> Programs:
+    """Put the programs of all stages one after another."""
+    streams = len(STREAMS)
+    ptr = np.zeros(len(programs) * streams + 1, dtype=np.int64)
+    ptr[1:] = np.cumsum(np.concatenate([p.stream_rows for p in programs]))
+    rows = np.concatenate([p.rows for p in programs])
+    base = ptr[:-1:streams]
+    deps = np.concatenate([p.deps + b for p, b in zip(programs, base, strict=True)])
+    deps = deps[np.lexsort((deps[:, 1], deps[:, 0]))]
+    dep_ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    dep_ptr[1:] = np.cumsum(np.bincount(deps[:, 0], minlength=len(rows)))
+    rows[:, LAYER] = np.maximum(rows[:, LAYER], -1)
+
+    def column(index: int, dtype: type) -> Array:
+        return np.ascontiguousarray(rows[:, index].astype(dtype))
+
+    return Programs(
+        len(programs),
+        streams,
+        ptr,
+        column(KIND, np.int8),
+        np.concatenate(duration),
+        column(DIM, np.int16),
+        column(CALL, np.int32),
+        column(CAT, np.int8),
+        column(MICROBATCH, np.int16),
+        column(LAYER, np.int16),
+        dep_ptr,
+        np.ascontiguousarray(deps[:, 1]),
+    )
