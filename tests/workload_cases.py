@@ -57,7 +57,7 @@ def replay(work, comm_ps=None):
     stop = {(gpu, k): p.stream_ptr[work.gpu_program[gpu] * s + k + 1] for gpu in range(n) for k in range(s)}
     free = dict.fromkeys(cursor, 0)
     begin, end = {}, {}
-    arrived = defaultdict(dict)
+    arrived, busy = defaultdict(dict), {}
     messages = []
     moved = True
     while moved:
@@ -77,6 +77,8 @@ def replay(work, comm_ps=None):
                         break
                     start = max(t for t, _, _ in arrived[group].values())
                     took = comm_ps(p.call[row]) if comm_ps else 0
+                    assert start >= busy.get(group, 0), f"two calls at once on a group of {work.dims[p.dim[row]]}"
+                    busy[group] = start + took
                     if len(members) == 2:
                         messages.append({m: arrived[group][m][1] for m in members})
                     for m, (_, r, stream) in arrived.pop(group).items():

@@ -2,7 +2,8 @@
 
 A unit is a transformer layer, or what stands outside layers (embedding, head). When compute reaches a unit, further ones are gathered
 while less than `prefetch` elements lie ahead (0: on demand); gradients are scattered when the backward of the unit ends. Both have
-streams of their own. Volume per rank, pass and n ranks: (n - 1) / n of the gathered bytes. Source: Megatron-FSDP and PyTorch FSDP2.
+streams and communicators of their own. Volume per rank, pass and n ranks: (n - 1) / n of the gathered bytes. Source: Megatron-FSDP and
+PyTorch FSDP2.
 """
 
 from typing import NamedTuple
@@ -76,7 +77,7 @@ class Fsdp:
         kind = "expert" if expert else "dense"
         nbytes = numel * BYTES[self.s.training.data_parallel.param_dtype]
         again = "_again" if backward else ""
-        return self.line.comm("gather", dim, "all_gather", nbytes, f"dp.all_gather.{kind}_params{again}", after=(after,))
+        return self.line.comm("gather", f"{dim}_gather", "all_gather", nbytes, f"dp.all_gather.{kind}_params{again}", after=(after,))
 
 
 def working_set(sizes: list[int], prefetch: int) -> int:

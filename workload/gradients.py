@@ -105,10 +105,9 @@ class Sync:
         self._gathers[index, number] = ref
         return ref
 
-    def gather_chunk(self, index: int, after: Ref | None = None) -> None:
+    def gather_chunk(self, index: int, after: Ref | None = None) -> list[Ref | None]:
         """Gather all parameters of a chunk, first layers first."""
-        for number in reversed(range(len(self.buffers[index].buckets))):
-            self.gather(index, number, after)
+        return [self.gather(index, number, after) for number in reversed(range(len(self.buffers[index].buckets)))]
 
     def gather_hooked(self, index: int, placed: Placed) -> None:
         """Gather on demand: the first use of a bucket waits for it and starts the next one of its buffer."""

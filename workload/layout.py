@@ -100,7 +100,7 @@ def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Arr
     """Return the groups of every dimension that has more than one member, int32[groups, size] each.
 
     tp, cp, dp, dp_cp, tp_cp, tp_dp_cp, mp (tp x pp), embd (first and last stage), world; ep, expt_tp, expt_dp, tp_ep; dp_intra, dp_inter
-    (optimizer instances); cp_a2a, cp_p2p (hierarchical); ep_node, ep_rail (parts of an ep group in a node, and across nodes); pp_next,
+    (optimizer instances); <dp_cp, expt_dp...>_gather: the same members in a second communicator; cp_a2a, cp_p2p (hierarchical); ep_node, ep_rail (parts of an ep group in a node, and across nodes); pp_next,
     pp_prev: (sender, receiver) pairs; mirror: stages r and pp - 1 - r.
     """
     dims = {
@@ -123,6 +123,8 @@ def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Arr
             dims[f"{name}_intra"] = _blocks(dims[name], dims[name].shape[1] // lay.instances)
             dims[f"{name}_inter"] = _strided(dims[name], lay.instances)
         dims["instance"] = instance_groups(lay)
+    for name in [n for n in dims if n.startswith(("dp_cp", "expt_dp"))]:
+        dims[f"{name}_gather"] = dims[name]
     if len(hierarchical) == 2:
         dims["cp_a2a"], dims["cp_p2p"] = _blocks(dims["cp"], hierarchical[0]), _strided(dims["cp"], hierarchical[1])
     parts = _same_node(lay, dims["tp_ep"])

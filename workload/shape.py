@@ -131,7 +131,7 @@ class Shape:
         node = min(lay.etp * lay.ep, lay.gpus_per_node)
         a2a, p2p = (*self.training.parallel.hierarchical_sizes, 1, 1)[:2]
         n = lay.instances
-        return {
+        sizes = {
             "tp": lay.tp,
             "cp": lay.cp,
             "dp": lay.dp,
@@ -155,4 +155,6 @@ class Shape:
             "ep_node": node,
             "ep_rail": lay.etp * lay.ep // node,
             "mirror": 2 if lay.pp > 1 else 1,
-        } | {f"pp_{kind}_{side}": lay.pp for kind in ("fwd", "bwd", "rev_fwd", "rev_bwd") for side in ("in", "out")}
+        }
+        pipes = {f"pp_{kind}_{side}": lay.pp for kind in ("fwd", "bwd", "rev_fwd", "rev_bwd") for side in ("in", "out")}
+        return sizes | pipes | {f"{k}_gather": n for k, n in sizes.items() if k.startswith(("dp_cp", "expt_dp"))}

@@ -60,7 +60,7 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
     line.compute([moved("adam", (size + 8 + 4 * moments) * total), moved("cast", 6 * total)], "adam")
     if s.training.data_parallel.stage not in ("none", "full") and not s.training.data_parallel.overlap_param_gather:
         for index in range(len(held)):
-            sync.gather_chunk(index, line.end)
+            line.wait(*sync.gather_chunk(index, line.end))
     line.comm("compute", "mp", "all_reduce", 4, "pp.all_reduce.success")
     line.comm("compute", "mp", "all_reduce", 4, "pp.all_reduce.max_norm")
     if any(c.head for c in held):
