@@ -1,0 +1,189 @@
+"""The sending side of a NIC port: queue pairs take turns, packet by packet, each at its own pace.
+
+Queue pairs that have something to send and may send now stand in a line (round robin). One that its pace holds back joins the line when its next
+packet is due; one whose window is full waits for an acknowledgement. Messages that become ready, acknowledgements and
+notifications are events of the port, taken in order of (time, kind, flow) before whatever the port starts at the same time.
+"""
+
+import numpy as np
+from numba import njit
+
+from netsim.kernels.packet import cc as hooks
+from netsim.kernels.packet.calls import message_left
+from netsim.kernels.packet.layout import (
+    ACK, ACKED, AVAIL, BASE, BYTES, CE, CNP, CONTROL_BYTES, CONTROL_SIZE, COUNT, CREDIT, CREDITS_ON, EV_MESSAGE, EV_WAKE,
+    ACKS, END, FLOWS_LEFT, RX, SIMULATED,
+    FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, FREE, HEAD, HOP_SHIFT, IDLE, INPUT_SHIFT, INQ, KIND_SHIFT, LAST_MESSAGE, LATENCY, LEFT, MASK, MESSAGE, MESSAGES,
+    MID, MTU, N_LINKS, NEVER, NEXT_READY, NEXT_SEND, OPENED, PACED, PACKETS, PAUSE_PS, PAUSE_T, PAUSED, PER_MESSAGE, PORT, READY, READY_TAIL, RING,
+    SENT, SEQ_MASK, SEQ_SHIFT, SER, SER_CONTROL, STARVED, STATE, TAIL, TOGGLE_HEAD, TOGGLE_TAIL, TOGGLES, TX, TX_EDGE, WAITING,
+)  # fmt: skip
+from netsim.kernels.packet.port import await_credit, on_wire, transfer
+from netsim.kernels.packet.ring import head_time, insert
+from netsim.kernels.structs import Array
+from netsim.kernels.packet.tables import Tables
+
+
+@njit(cache=True, forceinline=True)
+def line_up(tx: Array, port: Array, q: int, f: int) -> None:
+    """Put flow `f` at the end of the line of port row `q`."""
+    tx[(f << TX) + NEXT_READY] = -1
+    tx[(f << TX) + STATE] = WAITING
+    if port[q + READY] < 0:
+        port[q + READY] = f
+    else:
+        tx[(port[q + READY_TAIL] << TX) + NEXT_READY] = f
+    port[q + READY_TAIL] = f
+
+
+@njit(cache=True)
+def event(s: Tables, cc: tuple, u: int, t: int, meta: int) -> None:
+    """A message is ready, a pace allows the next packet, or a control packet has come."""
+    tx, f, kind, q = s.tx, (meta >> FLOW_SHIFT) & FLOW_MASK, meta >> INPUT_SHIFT, u << PORT
+    o = f << TX
+    if kind == EV_MESSAGE:
+        opened = tx[o + OPENED]
+        last = opened == tx[o + MESSAGES] - 1
+        tx[o + AVAIL] += tx[o + LAST_MESSAGE] if last else tx[o + PER_MESSAGE]
+        tx[o + OPENED] = 0 if last else opened + 1
+        if tx[o + STATE] == IDLE:
+            if tx[o + NEXT_SEND] > t:
+                tx[o + STATE] = PACED
+                insert(s.arena, s.ring, s.scal, 2 * s.scal[N_LINKS] + u, HEAD, tx[o + NEXT_SEND], (EV_WAKE << INPUT_SHIFT) | (f << FLOW_SHIFT))
+            else:
+                line_up(tx, s.port, q, f)
+    elif kind == EV_WAKE:
+        line_up(tx, s.port, q, f)
+    elif (meta >> KIND_SHIFT) & 3 == CNP:
+        hooks.notify(cc, s.cc, f, t)
+    elif (meta >> KIND_SHIFT) & 3 == ACK:
+        acknowledged(s, cc, u, f, t, (meta >> SEQ_SHIFT) & SEQ_MASK, meta & CE != 0)
+
+
+@njit(cache=True)
+def acknowledged(s: Tables, cc: tuple, u: int, f: int, t: int, seq: int, marked: bool) -> None:
+    """Everything before packet `seq` (its low bits) of flow `f` has arrived."""
+    tx, o = s.tx, f << TX
+    new = (seq - tx[o + ACKED]) & SEQ_MASK
+    if new > SEQ_MASK >> 1:
+        return
+    tx[o + ACKED] += new
+    if tx[o + TX_EDGE] < 0 and s.scal[ACKS] == SIMULATED and tx[o + ACKED] == tx[o + AVAIL]:
+        s.rx[(f << RX) + END] = t
+        s.scal[FLOWS_LEFT] -= 1
+
+
+@njit(cache=True)
+def send(s: Tables, cc: tuple, u: int, start: int) -> None:
+    """Start the next packet of the flow that is first in line."""
+    tx, port, ring, scal, q = s.tx, s.port, s.ring, s.scal, u << PORT
+    f = port[q + READY]
+    o = f << TX
+    port[q + READY] = tx[o + NEXT_READY]
+    left, message = tx[o + LEFT], tx[o + MESSAGE]
+    kind = 0
+    if left == 1:
+        kind = 2 if message == tx[o + MESSAGES] - 1 else 1
+    size, ser = scal[MTU], port[q + SER]
+    if kind != 0:
+        size = np.int64(s.size[(f << 2) + kind])
+        ser = transfer(size, s.ps_per_byte[u])
+    free = start + ser
+    meta = kind | (1 << HOP_SHIFT) | ((tx[o + SENT] & SEQ_MASK) << SEQ_SHIFT) | (f << FLOW_SHIFT)
+    insert(s.arena, ring, scal, u, TAIL, free + port[q + LATENCY], meta)
+    r = u << RING
+    ring[r + MID] = ring[r + INQ] = ring[r + TAIL]
+    port[q + FREE] = free
+    if scal[FLOW_CONTROL] == CREDITS_ON:
+        port[q + CREDIT] -= size
+    s.count[(u << COUNT) + BYTES] += size
+    s.count[(u << COUNT) + PACKETS] += 1
+    tx[o + SENT] += 1
+    due = start + max(ser, hooks.gap(cc, s.cc, f, start, size))
+    tx[o + NEXT_SEND] = due
+    if left > 1:
+        tx[o + LEFT] = left - 1
+    else:
+        last = message + 1 == tx[o + MESSAGES]
+        tx[o + MESSAGE] = 0 if last else message + 1
+        coming = tx[o + MESSAGE] == tx[o + MESSAGES] - 1
+        tx[o + LEFT] = tx[o + LAST_MESSAGE] if coming else tx[o + PER_MESSAGE]
+        if tx[o + TX_EDGE] >= 0:
+            message_left(s, f, message, free)
+    if tx[o + SENT] == tx[o + AVAIL]:
+        tx[o + STATE] = IDLE
+    elif due <= free:
+        line_up(tx, port, q, f)
+    else:
+        tx[o + STATE] = PACED
+        insert(s.arena, ring, scal, 2 * scal[N_LINKS] + u, HEAD, due, (EV_WAKE << INPUT_SHIFT) | (f << FLOW_SHIFT))
+
+
+@njit(cache=True)
+def uplink(s: Tables, cc: tuple, u: int, end: int) -> None:
+    """Play the NIC's port on link `u` up to `end`."""
+    arena, ring, port, scal, q = s.arena, s.ring, s.port, s.scal, u << PORT
+    events, control = (2 * scal[N_LINKS] + u) << RING, (scal[N_LINKS] + u) << RING
+    now = np.int64(0)
+    while True:
+        now = max(now, port[q + FREE])
+        if now >= end:
+            break
+        # events and pauses up to now
+        while ring[events + HEAD] < ring[events + TAIL]:
+            k = ring[events + BASE] + ((ring[events + HEAD] & ring[events + MASK]) << 1)
+            t, meta = arena[k], arena[k + 1]
+            if t > now:
+                break
+            ring[events + HEAD] += 1
+            event(s, cc, u, t, meta)
+        while port[q + TOGGLE_HEAD] < port[q + TOGGLE_TAIL]:
+            t = s.toggle[(u << TOGGLES) + (port[q + TOGGLE_HEAD] & ((1 << TOGGLES) - 1))]
+            if t > now:
+                break
+            if port[q + PAUSED] == 0:
+                port[q + PAUSED], port[q + PAUSE_T] = 1, t
+            else:
+                port[q + PAUSED] = 0
+                s.count[(u << COUNT) + PAUSE_PS] += t - port[q + PAUSE_T]
+            port[q + TOGGLE_HEAD] += 1
+        # control first, then whoever is first in line
+        waiting = NEVER
+        if ring[control + MID] < ring[control + TAIL]:
+            k = ring[control + BASE] + ((ring[control + MID] & ring[control + MASK]) << 1)
+            waiting = arena[k]
+            if waiting <= now:
+                port[q + FREE] = now + port[q + SER_CONTROL]
+                arena[k] = port[q + FREE] + port[q + LATENCY]
+                ring[control + MID] += 1
+                s.count[(u << COUNT) + CONTROL_BYTES] += scal[CONTROL_SIZE]
+                continue
+        allowed = NEVER
+        if port[q + READY] >= 0 and port[q + PAUSED] == 0:
+            allowed = now
+            if scal[FLOW_CONTROL] == CREDITS_ON:
+                allowed = await_credit(s, u, now, scal[MTU], end)
+        if allowed <= now:
+            send(s, cc, u, now)
+            continue
+        # nothing may start now: on to the next moment at which something changes
+        now = min(min(waiting, allowed), min(head_time(arena, ring, 2 * scal[N_LINKS] + u), next_toggle(s, u)))
+
+    more = min(head_time(arena, ring, 2 * scal[N_LINKS] + u), next_toggle(s, u))
+    if port[q + READY] >= 0 and port[q + PAUSED] == 0:
+        if port[q + STARVED] != 0:
+            more = min(more, head_time(arena, ring, 3 * scal[N_LINKS] + u))
+        else:
+            more = min(more, port[q + FREE])
+    if ring[control + MID] < ring[control + TAIL]:
+        more = min(more, arena[ring[control + BASE] + ((ring[control + MID] & ring[control + MASK]) << 1)])
+    s.port_next[u] = max(more, port[q + FREE])
+    on_wire(s, u)
+
+
+@njit(cache=True, forceinline=True)
+def next_toggle(s: Tables, u: int) -> int:
+    """Return when the next pause or resume takes effect."""
+    q = u << PORT
+    if s.port[q + TOGGLE_HEAD] == s.port[q + TOGGLE_TAIL]:
+        return NEVER
+    return s.toggle[(u << TOGGLES) + (s.port[q + TOGGLE_HEAD] & ((1 << TOGGLES) - 1))]

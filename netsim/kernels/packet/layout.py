@@ -1,0 +1,129 @@
+"""The state of the packet engine: a few flat tables, and the meaning of their columns.
+
+Every table is one int64 array whose rows have a power of two of columns, so that row r, column c is `table[(r << SHIFT) + c]` and a row is one or two
+cache lines. Times are absolute picoseconds in known columns, packet and message numbers count up for ever: both can be shifted.
+
+A packet is two words in a ring, (time, meta). While it waits for an output port, time is its arrival there; once it has left,
+time is its arrival at the far end of the link: one ring per link holds first the queue of the port and then the wire.
+
+    ring    head            mid             inq               tail
+             | on the wire   | queued        | not yet arrived |
+               (time: when it reaches the far end)
+
+meta, from the lowest bit: size class 2, kind 2, ECN 1, lost 1, hop 4, sequence 20, flow 23, input port 10. Ordering records by (time, meta) is
+therefore the tie-break (time, input link, ...), whatever the order in which they were filed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.kernels.structs import Array
+
+NEVER = np.int64(1) << np.int64(62)
+
+# meta
+CLASS_MASK = 3  # 0: full packet; 1: last of a full message; 2: last of the last message; 3: control
+KIND_SHIFT, DATA, ACK, NACK, CNP = 2, 0, 1, 2, 3
+CE = 1 << 4
+LOST = 1 << 5
+HOP_SHIFT, HOP_MASK = 6, 15
+SEQ_SHIFT, SEQ_MASK = 10, (1 << 20) - 1
+FLOW_SHIFT, FLOW_MASK = 30, (1 << 23) - 1
+INPUT_SHIFT = 53
+BELOW_INPUT = (1 << INPUT_SHIFT) - 1
+CONTROL = 3 | (ACK << KIND_SHIFT)
+
+# events of an uplink: the input field holds the kind
+EV_PACKET, EV_MESSAGE, EV_WAKE = 0, 1, 2
+# events of a GPU
+GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START = 60, (1 << 60) - 1, 0, 1, 2
+TOKEN_SHIFT, TOKEN_MASK = 24, (1 << 24) - 1
+
+# rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L), GPUs' events [4 L, 4 L + n_gpus)
+RING, BASE, MASK, HEAD, MID, INQ, TAIL = 3, 0, 1, 2, 3, 4, 5
+
+# ports, one per link
+PORT, FREE, QUEUE, SER, SER_CONTROL, LATENCY, PAUSED, PAUSE_T, READY, READY_TAIL, RAMP, ROOM, TOGGLE_HEAD, TOGGLE_TAIL, CREDIT, STARVED, TO_HOST = (
+    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+)  # fmt: skip
+
+# counters, one row per link
+COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, REORDERED, CONTROL_BYTES = 3, 0, 1, 2, 3, 4, 5, 6, 7
+
+# priority flow control, one row per link seen as input
+PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF = 3, 0, 1, 2, 3, 4, 5, 6, 7
+TOGGLES = 6  # log2 of pause and resume frames that may be under way on a link
+
+# sending side of a flow
+TX, SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED, TX_GPU, RETURN = (
+    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+)  # fmt: skip
+IDLE, WAITING, PACED, BLOCKED = 0, 1, 2, 3
+
+# receiving side of a flow
+RX, EXPECT, RX_LEFT, RX_MESSAGE, LAST_CNP, UNACKED, RX_EDGE, RX_GPU, TO_GPU, RX_UPLINK, END, RX_INDEX, NACKED, TOP, MARKED, RX_GROUP = (
+    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+)  # fmt: skip
+
+# edges of live calls
+EDGE, BLOCK, READY_MSGS, ARRIVED_MSGS, EDGE_MSGS, WINDOW, CONSUMED, FLOW_0, FLOWS, SRC_GPU, DST_GPU, EDGE_0, DEP_0, DEP_1, RDEP_0, RDEP_1, CREDIT_PS, DELAY_PS, TOKEN_0, SCALE_UP_EDGE, TO_NIC = (
+    5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+)  # fmt: skip
+
+# live calls
+CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE = 3, 0, 1, 2, 3, 4, 5
+
+# scalars
+(NOW, ARENA_TOP, WINDOW_PS, MTU, CONTROL_SIZE, FLOW_CONTROL, ECN_ON, KMIN, KMAX, SEED, ACKS, ACK_EVERY, CNP_GAP, N_LINKS, N_GPUS, N_NODES,
+ N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
+ N_VERTICES, ARENA_SIZE, LOG_SIZE) = range(33)  # fmt: skip
+NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
+HEADROOM, TOO_MANY_PAUSES, LOST_FOR_EVER = 1, 2, 3
+NO_CONTROL, PFC_ON, CREDITS_ON = 0, 1, 2
+BLOCK_SHIFT = 5  # vertices are skipped in blocks of 32
+PATH_SHIFT = 4  # 8 links out, then 8 links back
+
+
+class State(NamedTuple):
+    """Everything that changes while the engine runs, and the fabric as its kernels read it. V vertices, L links, F flows, E edges."""
+
+    scal: Array  # int64[64]
+    arena: Array  # int64[2 N] records of all rings
+    ring: Array
+    port: Array
+    count: Array
+    pfc: Array
+    toggle: Array  # int64[L << TOGGLES] times of pause and resume in turn
+    ps_per_byte: Array  # float64[L]
+    wire_next: Array  # int64[L] when the next packet reaches the far end
+    port_next: Array  # int64[L] when the port has something to do
+    receive_next: Array  # int64[V] when a host's receiving side has something to do
+    send_next: Array  # int64[V] when a host's sending side, or a switch, has
+    receive_block: Array  # int64[V / 32] at most the least of its vertices
+    send_block: Array
+    link_src: Array  # int64[L]
+    link_dst: Array  # int64[L]
+    link_input: Array  # int64[L] position among the links into its destination
+    in_ptr: Array  # int64[V + 1]
+    in_idx: Array  # int64[L]
+    out_ptr: Array
+    out_idx: Array
+    path: Array  # int32[F << PATH_SHIFT]
+    size: Array  # int32[F << 2] bytes on the wire by size class
+    tx: Array
+    rx: Array
+    cc: Array  # float64[F << 4]
+    edge: Array
+    dep_edge: Array  # int32[D] edge of the plan
+    dep_lag: Array  # int32[D]
+    dep_token: Array  # int32[D] first token counter of the edge depended on that this dependency feeds
+    rdep_edge: Array  # int32[D] likewise, the edges that depend
+    rdep_lag: Array
+    rdep_token: Array
+    token: Array  # int64[K] counters
+    call: Array
+    done: Array  # int64[C] calls that have completed, in no order
+    log: Array  # int64[3 G] departures of inputs near a threshold: key, bytes, next of the same input
+    log_head: Array  # int64[L]
+    scratch: Array  # int64[...]

@@ -1,0 +1,82 @@
+"""Buffers of switches: what each input may hold and each output may queue, and everything about them that cannot work."""
+
+import numpy as np
+
+from netsim.config.network import Network
+from netsim.errors import InputError
+from netsim.kernels.structs import NIC, SWITCH, Array, Topology
+from topologies.names import link_name, vertex_name
+
+UNLIMITED = 1 << 60
+MOST_XOFF = 1 << 20
+
+
+def thresholds(topology: Topology, network: Network) -> Array:
+    """Return int64[L, 6] per link: xoff, xon, limit (bytes of this input in the switch), delay (ps, from a decision at the far end until this
+    end obeys), room (bytes in the queue of this output), credits (bytes that this end may send unasked).
+
+    Raises `InputError` where a buffer is too small for a packet or for the thresholds.
+    """
+    top, mtu = topology, network.payload + network.header
+    table = np.full((top.link_src.size, 6), UNLIMITED, np.int64)
+    link = np.flatnonzero((top.vertex_kind[top.link_src] >= NIC) & (top.vertex_kind[top.link_dst] == SWITCH) & (top.link_rate > 0))
+    back = top.link_reverse[link]
+    ports = np.bincount(top.link_dst[link], minlength=top.vertex_kind.size)
+    share = top.vertex_buffer[top.link_dst[link]] // ports[top.link_dst[link]]
+    per_byte = 1e12 / np.where(top.link_rate[back] > 0, top.link_rate[back], top.link_rate[link])
+    delay = top.link_latency[back] + np.floor(network.control * per_byte + 0.5).astype(np.int64)
+    table[link, 3] = delay
+    small = np.flatnonzero(share < mtu)
+    if small.size:
+        where, have = vertex_name(top, int(top.link_dst[link[small[0]]])), int(share[small[0]])
+        raise InputError(f"topology.switch.buffer: expected room for a packet of {mtu} B at every port; got {have} B per port at {where}")
+    if network.flow_control == "none":
+        out = np.flatnonzero(top.vertex_kind[top.link_src] == SWITCH)
+        n_out = np.bincount(top.link_src[out], minlength=top.vertex_kind.size)
+        table[out, 4] = top.vertex_buffer[top.link_src[out]] // n_out[top.link_src[out]]
+    elif network.flow_control == "credits":
+        table[link, 5] = _credits(topology, network, link, share, mtu)
+    else:
+        table[link, :3] = _pause(topology, network, link, share, delay, mtu)
+    return table
+
+
+def _credits(topology: Topology, network: Network, link: Array, share: Array, mtu: int) -> Array:
+    if network.credits is None:
+        return share
+    if network.credits < mtu:
+        raise InputError(f"network.credits: expected at least a packet of {mtu} B; got {network.credits} B")
+    tight = np.flatnonzero(share < network.credits)
+    if tight.size:
+        where = vertex_name(topology, int(topology.link_dst[link[tight[0]]]))
+        raise InputError(f"network.credits: expected at most the {int(share[tight[0]])} B that a port of {where} has; got {network.credits} B")
+    return np.full(link.size, network.credits)
+
+
+def _pause(topology: Topology, network: Network, link: Array, share: Array, delay: Array, mtu: int) -> Array:
+    """xoff, xon and limit of inputs. Between crossing xoff and silence pass the pause's way, a packet under way, and what is on the cable."""
+    pfc = network.pfc
+    needed = np.ceil((delay + topology.link_latency[link]) * topology.link_rate[link] / 1e12).astype(np.int64) + 2 * mtu
+    headroom = needed if pfc.headroom is None else np.full(link.size, pfc.headroom)
+    xoff = np.minimum(MOST_XOFF, share - headroom) if pfc.xoff is None else np.full(link.size, pfc.xoff)
+    tight = np.flatnonzero((xoff < mtu) | (xoff + headroom > share))
+    if tight.size:
+        i = tight[0]
+        raise InputError(
+            f"network.pfc: expected xoff of at least a packet ({mtu} B) and xoff + headroom of at most the {int(share[i])} B of buffer per port; got "
+            f"{int(xoff[i])} B + {int(headroom[i])} B at {link_name(topology, int(link[i]))}"
+        )
+    xon = np.maximum(xoff - 2 * mtu, 0) if pfc.xon is None else np.full(link.size, pfc.xon)
+    if (xon > xoff).any():
+        raise InputError(f"network.pfc.xon: expected at most xoff ({int(xoff[xon > xoff][0])} B); got {pfc.xon} B")
+    return np.stack([xoff, xon, xoff + headroom], axis=1)
+
+
+def window(topology: Topology, network: Network, links: Array) -> int:
+    """Return the longest window: the shortest latency of `links`, or less if the run asks for it. Raises `InputError` for a link without latency."""
+    latency = topology.link_latency[links]
+    if latency.size and latency.min() <= 0:
+        name = link_name(topology, int(links[np.argmin(latency)]))
+        raise InputError(f"topology: expected a latency above 0 on every link, because windows are as long as the shortest; got 0 ps on {name}")
+    longest = int(latency.min(initial=UNLIMITED))
+    return min(longest, network.window or longest)

@@ -1,0 +1,244 @@
+"""The packet engine behind the seam of `netsim.network.api`: it lays out flows and calls, and runs the kernels."""
+
+import numpy as np
+
+from netsim.config.network import Network
+from netsim.errors import InputError
+from netsim.kernels.packet import layout as k
+from netsim.kernels.packet.advance import advance
+from netsim.kernels.packet.lay import begin, open_flows, open_paths
+from netsim.kernels.packet.tables import Tables
+from netsim.kernels.structs import NIC, Array, Plan, Routes, Topology
+from netsim.network.api import PS_NEVER, Flows
+from netsim.network.packet import buffers
+from netsim.network.packet.footprint import Footprint, footprint, whole_paths
+from netsim.network.packet.parameters import parameters
+from netsim.network.packet.state import build, grown
+from netsim.units import format_time
+from topologies.names import link_name
+
+
+class PacketEngine:
+    """Every packet of every call and flow, exactly. See `netsim.network.api.Engine`."""
+
+    def __init__(self, topology: Topology, routes: Routes, network: Network, seed: int = 0) -> None:
+        """Raises `InputError` for buffers, thresholds, latencies and parameters that cannot work."""
+        self.topology, self.routes, self.network = topology, routes, network
+        unsupported(network)
+        self.cc, acks = parameters(network.congestion_control)
+        self.state = build(topology, network, buffers.thresholds(topology, network), seed if network.seed is None else network.seed)
+        alive = (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
+        self._tables: Tables | None = None
+        self._timed_links = np.flatnonzero(alive)
+        scal = self.state.scal
+        scal[k.WINDOW_PS] = buffers.window(topology, network, self._timed_links)
+        scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if acks else k.NO_ACKS)
+        self._room_for_log()
+        self.n_flows = self.n_edges = self.n_calls = self.n_tokens = self.n_deps = 0
+        self._footprints: list[Footprint] = []
+        self._idle: list[list[int]] = []  # calls of each handle that are laid out and not in use
+        self._plain: list[tuple[int, int]] = []  # (first flow, queue pairs) of each plain flow
+
+    @property
+    def tables(self) -> Tables:
+        """The state as kernels take it."""
+        if self._tables is None or self._tables.state is not self.state:
+            self._tables = Tables(self.state)
+        return self._tables
+
+    @property
+    def now_ps(self) -> int:
+        """Everything before this time has been played."""
+        return int(self.state.scal[k.NOW])
+
+    def register(self, plan: Plan, members: Array) -> int:
+        """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""
+        self._footprints.append(footprint(self.topology, self.routes, self.network, plan, np.asarray(members, np.int64)))
+        self._idle.append([])
+        if self._footprints[-1].uses_scale_up:
+            n = self.topology.n_gpus
+            self._timed_links = np.union1d(self._timed_links, np.arange(2 * n))
+            self.state.scal[k.WINDOW_PS] = buffers.window(self.topology, self.network, self._timed_links)
+        return len(self._footprints) - 1
+
+    def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
+        """Start calls whose members have all arrived at `t_ps`; none before `now_ps`."""
+        for i, h, t in zip(np.asarray(instance).tolist(), np.asarray(handle).tolist(), np.asarray(t_ps).tolist(), strict=True):
+            assert t >= self.now_ps, (t, self.now_ps)
+            call = self._idle[h].pop() if self._idle[h] else self._lay_out(h)
+            self.state.call[(call << k.CALL) + k.INSTANCE] = i
+            begin(self.tables, call, t + self._footprints[h].launch_ps)
+
+    def next_time(self) -> int:
+        """Return a lower bound of the next completion; `PS_NEVER` when nothing is under way."""
+        s = self.state
+        t = min(int(s.send_block.min()), int(s.receive_block.min()))
+        done = s.done[: s.scal[k.DONE_CALLS]]
+        if done.size:
+            t = min(t, int(s.call[(done << k.CALL) + k.LAST_PS].min()))
+        return PS_NEVER if t >= k.NEVER else max(t, self.now_ps)
+
+    def advance(self, until_ps: int) -> tuple[Array, Array]:
+        """Move to the first completion if that is at or before `until_ps`, else to `until_ps`; returns (instances, times) of all that complete then."""
+        self._compact()
+        s = self.state
+        now = advance(self.tables, self.cc, min(int(until_ps), int(k.NEVER) - 1))
+        self._complain()
+        done = s.done[: s.scal[k.DONE_CALLS]].copy()
+        when = s.call[(done << k.CALL) + k.LAST_PS]
+        ended, rest = done[when <= now], done[when > now]
+        s.done[: rest.size] = rest
+        s.scal[k.DONE_CALLS] = rest.size
+        rows = ended << k.CALL
+        for call, h in zip(ended.tolist(), s.call[rows + k.HANDLE].tolist(), strict=True):
+            self._idle[h].append(call)
+        order = np.lexsort((s.call[rows + k.INSTANCE], s.call[rows + k.LAST_PS]))
+        return s.call[rows + k.INSTANCE][order], s.call[rows + k.LAST_PS][order]
+
+    def counters(self) -> dict[str, Array]:
+        """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class."""
+        table = self.state.count.reshape(-1, 1 << k.COUNT)
+        names = {
+            "bytes": k.BYTES, "packets": k.PACKETS, "queue_max": k.QUEUE_MAX, "ecn": k.MARKS, "pause_ps": k.PAUSE_PS, "drops": k.DROPS,
+            "reordered": k.REORDERED, "control_bytes": k.CONTROL_BYTES,
+        }  # fmt: skip
+        return {name: table[:, column].copy() for name, column in names.items()}
+
+    # --- plain traffic -------------------------------------------------------------------------------------------------------------------
+
+    def add_flows(self, flows: Flows) -> None:
+        """Add plain flows, each on `network.qps` queue pairs between which its bytes are split."""
+        n, q = flows.src.size, self.network.qps
+        src, dst, qp = np.repeat(flows.src, q), np.repeat(flows.dst, q), np.tile(np.arange(q), n)
+        share = np.repeat(flows.nbytes // q, q) + (qp < np.repeat(flows.nbytes % q, q))
+        one = np.ones(n * q, np.int64)
+        first = self._open(src.astype(np.int64), dst.astype(np.int64), qp, share, share, one, -one, -one, 0 * one)
+        self._plain += [(first + i * q, q) for i in range(n)]
+        s = self.state
+        s.scal[k.FLOWS_LEFT] += n * q
+        open_flows(self.tables, first, np.repeat(flows.start_ps, q))
+
+    def finish(self) -> None:
+        """Run until every plain flow has ended."""
+        self.advance(int(k.NEVER) - 1)
+        if self.state.scal[k.FLOWS_LEFT]:
+            raise InputError(f"network: {int(self.state.scal[k.FLOWS_LEFT])} flows can never end; a lossless network may be in deadlock")
+
+    def flow_ends(self) -> Array:
+        """int64[F]: when the last acknowledgement of each plain flow was back at its sender; -1 before that."""
+        ends = self.state.rx.reshape(-1, 1 << k.RX)[:, k.END]
+        return np.array([ends[f : f + q].max() if (ends[f : f + q] >= 0).all() else -1 for f, q in self._plain], np.int64)
+
+    # --- lay-out -------------------------------------------------------------------------------------------------------------------------
+
+    def _lay_out(self, handle: int) -> int:
+        """Make rows for one more call of a handle at a time; returns its number."""
+        fp = self._footprints[handle]
+        e0, f0, c = self.n_edges, self.n_flows, self.n_calls
+        n = fp.edges.shape[0]
+        if fp.dep_first < 0:
+            fp.dep_first = self._append_deps(fp)
+        self._open_call_flows(fp, e0)
+        rows = fp.edges.copy()
+        rows[:, k.BLOCK] = c
+        rows[:, k.EDGE_0] = e0
+        rows[:, k.FLOW_0] += f0
+        rows[:, [k.DEP_0, k.DEP_1, k.RDEP_0, k.RDEP_1]] += fp.dep_first
+        rows[:, k.TOKEN_0] += self.n_tokens
+        self.n_edges, self.n_calls, self.n_tokens = e0 + n, c + 1, self.n_tokens + fp.n_tokens
+        s = self.state
+        self.state = s = s._replace(
+            edge=grown(s.edge, self.n_edges << k.EDGE),
+            token=grown(s.token, self.n_tokens),
+            call=grown(s.call, self.n_calls << k.CALL),
+            done=grown(s.done, self.n_calls),
+        )
+        s.edge[e0 << k.EDGE : self.n_edges << k.EDGE] = rows.ravel()
+        row = s.call[c << k.CALL : (c + 1) << k.CALL]
+        row[k.CALL_EDGE_0], row[k.CALL_EDGES], row[k.HANDLE] = e0, n, handle
+        return c
+
+    def _append_deps(self, fp: Footprint) -> int:
+        """Put the dependencies of a footprint behind those of others."""
+        first = self.n_deps
+        self.n_deps += fp.dep_edge.size
+        s, size = self.state, self.n_deps
+        columns = ("dep_edge", "dep_lag", "dep_token", "rdep_edge", "rdep_lag", "rdep_token")
+        self.state = s = s._replace(**{name: grown(getattr(s, name), size) for name in columns})
+        for name in columns:
+            getattr(s, name)[first:size] = getattr(fp, name)
+        return first
+
+    def _open_call_flows(self, fp: Footprint, e0: int) -> None:
+        self._open(fp.src_nic, fp.dst_nic, fp.qp, fp.nbytes, fp.message, fp.messages, e0 + fp.flow_edge, fp.dst_gpu, fp.to_gpu, fp)
+
+    def _open(
+        self, src: Array, dst: Array, qp: Array, nbytes: Array, message: Array, messages: Array, edge: Array, gpu: Array, to_gpu: Array,
+        fp: Footprint | None = None,
+    ) -> int:  # fmt: skip
+        """Make rows for flows; returns the first. With a footprint, flows from NIC -1 are scale-up connections along `fp.links`."""
+        first, n = self.n_flows, src.size
+        self.n_flows = first + n
+        if self.n_flows > k.FLOW_MASK:
+            raise InputError(f"network: expected at most {k.FLOW_MASK} queue pairs at a time; got {self.n_flows}")
+        s, size = self.state, self.n_flows
+        self.state = s = s._replace(
+            path=grown(s.path, size << k.PATH_SHIFT, -1),
+            size=grown(s.size, size << 2),
+            tx=grown(s.tx, size << k.TX),
+            rx=grown(s.rx, size << k.RX),
+            cc=grown(s.cc, size << 4),
+        )
+        ahead, back = fp.paths if fp is not None else whole_paths(self.topology, self.routes, src, dst, qp)
+        open_paths(self.tables, self.cc, first, *ahead, *back, nbytes, message, messages, edge, gpu, to_gpu, src < 0)
+        return first
+
+    def _room_for_log(self) -> None:
+        """Room for all arrivals and departures of a switch in one window, were all packets as small as can be."""
+        s, top = self.state, self.topology
+        smallest = np.maximum(1.0, s.ps_per_byte * (self.network.header + 1))
+        most = np.bincount(top.link_src, 2 + s.scal[k.WINDOW_PS] / smallest) + np.bincount(top.link_dst, 2 + s.scal[k.WINDOW_PS] / smallest)
+        g = int(most[top.n_gpus + top.n_nodes + top.n_nics :].max(initial=1))
+        s.scal[k.LOG_SIZE] = g
+        self.state = s._replace(log=np.zeros(3 * g, np.int64), scratch=np.zeros(g, np.int64))
+
+    def _compact(self) -> None:
+        """Move all rings to a fresh arena when more than half of it has been given out."""
+        s = self.state
+        if s.scal[k.ARENA_TOP] < s.arena.size // 2:
+            return
+        table = s.ring.reshape(-1, 1 << k.RING)
+        needed = int(2 * (table[:, k.MASK] + 1).sum())
+        arena, top = np.empty(max(s.arena.size, 4 * needed), np.int64), 0
+        for row in table[table[:, k.MASK] >= 0]:
+            size = 2 * (row[k.MASK] + 1)
+            arena[top : top + size] = s.arena[row[k.BASE] : row[k.BASE] + size]
+            row[k.BASE] = top
+            top += size
+        table[table[:, k.MASK] >= 0, k.BASE] = np.cumsum(np.r_[0, 2 * (table[table[:, k.MASK] >= 0, k.MASK] + 1)])[:-1]
+        s.scal[k.ARENA_TOP] = top
+        s.scal[k.ARENA_SIZE] = arena.size
+        self.state = s._replace(arena=arena)
+
+    def _complain(self) -> None:
+        error, link, t = (int(self.state.scal[i]) for i in (k.ERROR, k.ERROR_LINK, k.ERROR_T))
+        if error == k.HEADROOM:
+            limit, xoff = (int(self.state.pfc[(link << k.PFC) + c]) for c in (k.LIMIT, k.XOFF))
+            raise InputError(
+                f"network.pfc.headroom: expected enough for what is on the way when a sender is paused; got {limit - xoff} B, which "
+                f"{link_name(self.topology, link)} exceeded at {format_time(t)}"
+            )
+        if error == k.TOO_MANY_PAUSES:
+            raise InputError(
+                f"network.pfc.xon: expected a distance from xoff that keeps pauses apart; got more than {1 << k.TOGGLES} under way on "
+                f"{link_name(self.topology, link)} at {format_time(t)}"
+            )
+
+
+def unsupported(network: Network) -> None:
+    """Raise `InputError` for what is not there yet."""
+    if network.spreading != "flow":
+        raise InputError(f"network.spreading: expected flow; {network.spreading} is not there yet")
+    if network.flow_control == "none":
+        raise InputError("network.flow_control: expected pfc or credits; none is not there yet")
+
