@@ -50,7 +50,7 @@ parallel.finish()
 def test_exchanges(python: Cli, ranks: int) -> None:
     done = python("-c", EXCHANGES, ranks=ranks)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split("\n")[:-1]) == [f"rank {r} done" for r in range(ranks)]
+    assert all(f"rank {r} done" in done.stdout for r in range(ranks))
 
 
 FAILING = """
@@ -166,15 +166,15 @@ sys.exit(code if code == 2 else 9)
 @pytest.mark.mpi
 def test_ranks_beyond_the_cores_sleep_and_end_with_the_code_of_the_others(python: Cli) -> None:
     ended = python("-c", IDLE, ranks=5, NETSIM_RANKS_PER_NODE="2")
-    assert (ended.returncode, ended.stdout) == (2, "worked\n" * 2), ended.stderr
+    assert (ended.returncode, ended.stdout.count("worked")) == (2, 2), ended.stderr
 
 
 @pytest.mark.mpi
 def test_by_default_as_many_ranks_work_as_there_are_cores(python: Cli) -> None:
-    code = "from netsim import parallel; c = parallel.start(); print('idle' if c.idle else c.size, flush=True); parallel.finish()"
+    code = "from netsim import parallel; c = parallel.start(); print('idle' if c.idle else f'{c.size} work', flush=True); parallel.finish()"
     cores = len(os.sched_getaffinity(0))
     shown = python("-c", code, ranks=cores + 2, NETSIM_RANKS_PER_NODE="")
-    assert sorted(shown.stdout.split()) == [str(cores)] * cores + ["idle"] * 2
+    assert (shown.stdout.count(f"{cores} work"), shown.stdout.count("idle")) == (cores, 2)
 
 
 def test_one_process_starts_no_mpi(python: Cli) -> None:

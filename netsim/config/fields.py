@@ -62,7 +62,8 @@ def write_size(nbytes: float) -> object:
 
 def write_rate(rate: float) -> object:
     """`5e10` -> `'400 Gbps'`."""
-    return _exact(rate, {u: units.RATES[u] for u in ("Tbps", "Gbps", "Mbps", "GB/s")}, units.parse_rate, f"{rate!r} B/s" if rate else "0 bps")
+    scales = {u: units.RATES[u] for u in ("Tbps", "Gbps", "Mbps", "GB/s")}
+    return _exact(rate, scales, units.parse_rate, f"{rate!r} B/s" if rate else "0 bps")
 
 
 def write_flops(rate: float) -> object:
