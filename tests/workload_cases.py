@@ -79,6 +79,7 @@ def replay(work, comm_ps=None):
                     took = comm_ps(p.call[row]) if comm_ps else 0
                     assert start >= busy.get(group, 0), f"two calls at once on a group of {work.dims[p.dim[row]]}"
                     busy[group] = start + took
+                    assert len({work.programs.call[r] for _, r, _ in arrived[group].values()}) == 1, "members disagree on their next call"
                     if len(members) == 2:
                         messages.append({m: arrived[group][m][1] for m in members})
                     for m, (_, r, stream) in arrived.pop(group).items():

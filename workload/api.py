@@ -28,8 +28,8 @@ from workload.tape import STREAMS, Tables
 class Calls(NamedTuple):
     """Table of communication calls, named by `call` of COMM rows.
 
-    op: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv (first member to second), ring_shift (each member to the
-    next).
+    op: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv (first member to second; both name the same call),
+    ring_shift (each member to the next).
     nbytes: buffer of all_reduce and broadcast, gathered output, scattered input, all_to_all send buffer of one rank with its own share,
     message of sendrecv and ring_shift. comm_ranks: size of the communicator (that of the pipeline for sendrecv).
     """
@@ -147,14 +147,16 @@ class Count(NamedTuple):
 
 
 def tally(work: Workload, stage: int) -> dict[tuple[str, str], Count]:
-    """Return operations and payload bytes of one stage's program by (category, call name)."""
+    """Return operations and payload bytes of one stage's program by (category, call name); pipeline messages by send and recv."""
     p = work.programs
     rows = slice(p.stream_ptr[stage * p.n_streams], p.stream_ptr[(stage + 1) * p.n_streams])
     comm = p.kind[rows] == COMM
-    keys, counts = np.unique(np.stack([p.category[rows][comm], p.call[rows][comm]]), axis=1, return_counts=True)
+    receives = np.array([name.startswith("pp_") and name.endswith("_in") for name in work.dims], dtype=bool)
+    columns = np.stack([p.category[rows][comm], p.call[rows][comm], receives[p.dim[rows][comm]]])
+    keys, counts = np.unique(columns, axis=1, return_counts=True)
     out: dict[tuple[str, str], Count] = {}
-    for category, call, count in zip(*keys, counts, strict=True):
-        key = CATEGORIES[category], work.calls.name[call]
+    for category, call, receive, count in zip(*keys, counts, strict=True):
+        key = CATEGORIES[category], work.calls.name[call].replace("sendrecv", "recv" if receive else "send")
         before = out.get(key, Count(0, 0))
         out[key] = Count(before.ops + int(count), before.nbytes + int(count) * int(work.calls.nbytes[call]))
     return out

@@ -75,9 +75,11 @@ def stage_of(lay: Layout) -> Array:
 
 
 def _neighbours(lay: Layout, step: int) -> Array:
-    """Return int32[groups, 2]: (sender, receiver) of every hop from stage r to stage r + step, wrapped around."""
+    """Return int32[groups, 2]: (sender, receiver) of every hop from stage r to stage r + step, wrapped around with interleaving."""
     line = members(lay, ("pp",))
-    return np.stack([line, np.roll(line, -step, axis=1)], axis=2).reshape(-1, 2)
+    pairs = np.stack([line, np.roll(line, -step, axis=1)], axis=2)
+    inside = slice(None) if lay.vpp > 1 else slice(0, -1) if step > 0 else slice(1, None)
+    return pairs[:, inside].reshape(-1, 2)
 
 
 def _blocks(groups: Array, size: int) -> Array:
@@ -99,9 +101,9 @@ def _same_node(lay: Layout, groups: Array) -> Array | None:
 def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Array]:
     """Return the groups of every dimension that has more than one member, int32[groups, size] each.
 
-    tp, cp, dp, dp_cp, tp_cp, tp_dp_cp, mp (tp x pp), embd (first and last stage), world; ep, expt_tp, expt_dp, tp_ep; dp_intra, dp_inter
-    (optimizer instances); <dp_cp, expt_dp...>_gather: the same members in a second communicator; cp_a2a, cp_p2p (hierarchical); ep_node, ep_rail (parts of an ep group in a node, and across nodes); pp_next,
-    pp_prev: (sender, receiver) pairs; mirror: stages r and pp - 1 - r.
+    tp, cp, dp, dp_cp, tp_cp, tp_dp_cp, mp (tp x pp), embd (first and last stage), world; ep, expt_tp, expt_dp, tp_ep; <dp_cp, expt_dp>_intra,
+    _inter (optimizer instances), instance; <dp_cp...>_gather: the same members in a second communicator; cp_a2a, cp_p2p (hierarchical);
+    ep_node, ep_rail (parts of an expert group in a node, and across nodes); pp_next, pp_prev: (sender, receiver); mirror: stages r, pp - 1 - r.
     """
     dims = {
         "tp": members(lay, ("tp",)),

@@ -173,7 +173,7 @@ class Play:
             ("recv", False): "pp_recv_next",
         }
         dim = f"pp_{'rev_' if turned else ''}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
-        name = f"pp.{action}.{kind}"
+        name = f"pp.sendrecv.{kind}"
         ref = self.line.comm(stream[action, onward], dim, "sendrecv", self.s.shard_bytes, name, step.microbatch, (self.line.end,))
         self._posted.append(ref)
         if action == "send":
