@@ -26,7 +26,6 @@ class Simulate:
     iterations: training iterations (or repetitions of the traffic) one after another.
     jitter: standard deviation of kernel times over GPUs, relative to their mean; drawn from the run's seed.
     slow_gpus: GPUs that are slower than the others.
-    max_time: simulated time after which the run stops; none: at the end of the workload.
     max_wall: wall-clock time after which the run stops and writes what it has; none: no limit.
     """
 
@@ -34,5 +33,4 @@ class Simulate:
     iterations: Count = 1
     jitter: Share = 0.0
     slow_gpus: tuple[SlowGpu, ...] = ()
-    max_time: Time | None = None
     max_wall: Time | None = None

@@ -14,14 +14,12 @@ class Telemetry:
     interval: time between two samples of the links.
     channels: names from the channel table; 'all' records every one that the engine provides.
     operations: ranks whose operations are recorded in full; representative takes one rank per pipeline stage.
-    flows: record start, end and bytes of every flow.
     directory: folder in which the folder of a run is made where the command line names none.
     """
 
     interval: Time = 100_000_000
     channels: tuple[str, ...] = ("all",)
     operations: Literal["representative", "all"] | tuple[Index, ...] = "representative"
-    flows: bool = True
     directory: str = "results"
 
     def problems(self) -> Iterator[tuple[str, str]]:
