@@ -1,6 +1,7 @@
 """Loading: units, defaults, ready files, overrides, other names; and that what is resolved loads again to the same run."""
 
 import dataclasses
+import json
 import pickle
 from pathlib import Path
 
@@ -72,6 +73,11 @@ def test_section_from_a_file_of_its_own(tmp_path: Path) -> None:
     assert (fabric.nodes, fabric.link.rate, fabric.link.latency) == (16, 25e9, 1_000_000)
 
 
+def test_unknown_ready_section_offers_a_known_one() -> None:
+    with pytest.raises(InputError, match=r"in compute/devices, or a path; got 'h10'; did you mean 'h100'\?"):
+        load_section("h10", DeviceCard)
+
+
 def test_section_error_names_field_and_place(tmp_path: Path) -> None:
     (tmp_path / "fabric.yaml").write_text("nodes: -1\n")
     with pytest.raises(InputError, match=r"fabric.yaml:1:1: topology.nodes: expected a whole number of at least 1; got -1"):
@@ -106,6 +112,11 @@ def test_dump_loads_again(tmp_path: Path) -> None:
     (tmp_path / "again.yaml").write_text(dump(run))
     assert load(tmp_path / "again.yaml") == run
     assert pickle.loads(pickle.dumps(run)) == run
+
+
+def test_configuration_survives_json() -> None:
+    run = load(BASE, ["network.congestion_control.parameters={a: 1.5}", "telemetry.operations=[1, 2]"])
+    assert from_data(json.loads(json.dumps(resolved(run)))) == run
 
 
 def test_hash_sees_every_field_and_no_order() -> None:

@@ -9,6 +9,7 @@ from netsim.config.places import remember
 from netsim.config.source import Document, FieldPath, Place, read
 from netsim.config.use import LIBRARIES, expand, find, override
 from netsim.config.validate import validate
+from netsim.errors import InputError
 
 if TYPE_CHECKING:
     from netsim.config.run import Run
@@ -21,16 +22,17 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> "Run":
     from netsim.config.run import Run
 
     doc = read(path)
-    if "use" not in doc.data:
-        doc.data.setdefault("name", Path(path).stem)
-    return remember(_finish(doc, Run, (), tuple(overrides)), doc)
+    return remember(_finish(doc, Run, (), tuple(overrides), {"name": Path(path).stem}), doc)
 
 
 def load_section(path: str | Path, cls: type[T], overrides: Iterable[str] = ()) -> T:
     """Load one section from a file of its own, or by the name of a ready file (`dgx_h100`); fields in `overrides` are relative to it."""
     section = _place_of(cls)
-    known = find(str(path), section, Path()) if not Path(path).exists() and section in LIBRARIES else path
-    return _finish(read(path if isinstance(known, str) else known, section), cls, section, tuple(overrides))
+    ready = not Path(path).exists() and section in LIBRARIES
+    file = find(str(path), section, Path()) if ready else Path(path)
+    if isinstance(file, str):
+        raise InputError(file)
+    return _finish(read(file, section), cls, section, tuple(overrides))
 
 
 def from_data(data: dict[str, Any], overrides: Iterable[str] = (), name: str = "configuration") -> "Run":
@@ -40,13 +42,15 @@ def from_data(data: dict[str, Any], overrides: Iterable[str] = (), name: str = "
     return _finish(Document(_copy(data), {(): Place(name, 1, 1)}), Run, (), tuple(overrides))
 
 
-def _finish(doc: Document, cls: type[T], root: FieldPath, overrides: tuple[str, ...]) -> T:
+def _finish(doc: Document, cls: type[T], root: FieldPath, overrides: tuple[str, ...], defaults: dict[str, Any] | None = None) -> T:
+    """Overrides that take another ready file, the ready files, then all other overrides, which win; `defaults` fill what is still open."""
     broken: set[FieldPath] = set()
     early = tuple(s for s in overrides if s.partition("=")[0].strip().split(".")[-1] == "use")
     override(doc, root, early, cls)
     expand(doc, root, broken, cls)
     override(doc, root, tuple(s for s in overrides if s not in early), cls)
     expand(doc, root, broken, cls)
+    doc.data = (defaults or {}) | doc.data
     return validate(doc, cls, root, broken)
 
 
@@ -55,9 +59,9 @@ def _place_of(cls: type) -> FieldPath:
     from netsim.config.run import Run
 
     for section in LIBRARIES:
-        for start in (*shape.sections(shape.hints(Run).get(str(section[0]))),):
-            if cls in shape.sections(shape.at(start, {}, section[1:]) if section[1:] else start):
-                return section
+        starts = shape.sections(shape.hints(Run).get(str(section[0])))
+        if any(cls in shape.sections(shape.at(start, {}, section[1:])) for start in starts):
+            return section
     return ()
 
 

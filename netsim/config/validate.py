@@ -21,11 +21,11 @@ T = TypeVar("T")
 def validate(doc: Document, cls: type[T], root: FieldPath, silent: set[FieldPath]) -> T:
     """Return the section that a document describes, or raise InputError with a line for every mistake, in order of place.
 
-    `root` is the path of the document in the whole configuration. Below the paths in `silent` something is known to be missing already,
-    so only what is surely wrong is said.
+    `root` is the path of the document in the whole configuration. Below the paths in `silent` a file is known to be missing already, and
+    nothing more is said.
     """
     mistakes: dict[FieldPath, str] = {}
-    result = _checked(cls, doc, root, mistakes)
+    result = _checked(cls, doc.data, root, mistakes)
     ruled = [(root, result)] if result is not None else _valid_parts(doc, cls, root, mistakes)
     for path, part in ruled:
         for name, sentence in problems(part):
@@ -71,9 +71,8 @@ def _resolve(doc: Document, root: FieldPath, path: FieldPath, name: str) -> Fiel
     return found
 
 
-def _checked(tp: Any, doc: Document, path: FieldPath, mistakes: dict[FieldPath, str], root: FieldPath | None = None) -> Any:
-    """Validate the value at `path` as `tp`; None, and the mistakes noted, where it is wrong."""
-    data = shape.value_at(doc.data, path[len(path if root is None else root) :])
+def _checked(tp: Any, data: Any, path: FieldPath, mistakes: dict[FieldPath, str]) -> Any:
+    """Validate `data`, which stands at `path`, as `tp`; None, and the mistakes noted, where it is wrong."""
     try:
         return (_adapter(tp) if isinstance(tp, type) else TypeAdapter(tp)).validate_python(data)
     except ValidationError as error:
@@ -94,9 +93,8 @@ def _valid_parts(doc: Document, cls: type, root: FieldPath, mistakes: dict[Field
     sound = []
     for name, tp in shape.hints(cls).items():
         path = (*root, name)
-        written = isinstance(doc.data, dict) and name in doc.data
-        if written and shape.sections(tp) and not any(wrong[: len(path)] == path for wrong in mistakes):
-            sound.append((path, _checked(tp, doc, path, {}, root)))
+        if name in doc.data and shape.sections(tp) and not any(wrong[: len(path)] == path for wrong in mistakes):
+            sound.append((path, _checked(tp, doc.data[name], path, {})))
     return sound
 
 
