@@ -45,7 +45,7 @@ def _cells():
                 yield name, int(nodes), int(width), op, "ring", protocol, cell.strip()
 
 
-@pytest.mark.parametrize(("name", "nodes", "width", "op", "algorithm", "protocol", "cell"), _cells())
+@pytest.mark.parametrize(("name", "nodes", "width", "op", "algorithm", "protocol", "cell"), list(_cells()))
 def test_latency_and_bandwidth_equal_nccls(name, nodes, width, op, algorithm, protocol, cell):
     key = (op, comm(nodes, width), MACHINES[name], Nccl())
     if cell == "-":

@@ -16,7 +16,7 @@ from netsim.collectives.plan import plan
 
 FIXED = ("nic_efficiency", "wire_us", "nvls_net_hop_us")
 FROM_PYTHON = ("stas", "azure", "symphony")
-FACTORS = (0.7, 0.85, 0.93, 0.97, 1.03, 1.08, 1.18, 1.4)
+FACTORS = (0.6, 0.85, 0.95, 1.05, 1.18, 1.6)
 
 
 def loss(rows: list[Row]) -> float:
@@ -36,7 +36,7 @@ def moved(figures: Figures, name: str, part: int, factor: float) -> Figures:
     return Figures(**values)
 
 
-def fit(arch: str, rows: list[Row], sweeps: int = 4) -> Figures:
+def fit(arch: str, rows: list[Row], sweeps: int = 3) -> Figures:
     """Return the fitted figures of a generation."""
     best = loss(rows)
     for sweep in range(sweeps):

@@ -14,51 +14,67 @@ class Figures(NamedTuple):
 
     launch_us: float  # kernel launch, start of the thread blocks and completion
     start_us: PerProtocol  # first message of a protocol: buffers and flags cold, thread blocks ramping up
-    p2p_start_us: float  # the same for Simple sends and receives
+    p2p_start_us: PerProtocol  # the same for sends and receives
     nvlink_hop_us: PerProtocol  # a message over NVLink: written, flag seen by the peer, reduced, ready to leave
-    net_hop_us: PerProtocol  # a message over the network: proxy, NIC, idle fabric, NIC, flag seen
+    net_hop_us: PerProtocol  # a message of a collective over the network: proxy, NIC, idle fabric, NIC, flag seen, reduced
+    p2p_net_us: float  # the same for sends and receives, which reduce nothing
     channel_rate: PerProtocol  # bytes/s on the wire that one thread block moves
     nvlink_efficiency: float  # payload over line rate where the links are full
+    p2p_efficiency: float  # of nvlink_efficiency, where many peers are sent to at once
     nvls_us: float  # latency of a reduction and multicast in the scale-up switch
     nvls_loop_us: float  # barriers around one loop of reduction and multicast
-    nvls_net_hop_us: float  # a chunk of NVLSTree over the network
-    nic_efficiency: float  # RDMA payload over line rate
-    p2p_efficiency: float  # of nvlink_efficiency, where many peers are sent to at once
+    nvls_net_hop_us: float  # a chunk of NVLSTree over the network: NCCL's own constant (src/graph/tuning.cc)
+    nic_efficiency: float  # RDMA payload over line rate: ib_write_bw on ConnectX-7, 45,060 MiB/s of 400 Gb/s (median of 33 node pairs)
     wire_us: tuple[float, float]  # part of a hop spent in cables and switches: NVLink, network
 
 
 FIGURES = {
     "ampere": Figures(
-        7.9, (0.0, 8.0, 30.0), 10.0, (1.0, 2.5, 5.0), (4.6, 6.0, 14.0), (13e9, 15e9, 19.8e9), 0.785, 0.0, 0.0, 20.9, 0.945, 0.93, (0.3, 2.0)
+        launch_us=7.9,
+        start_us=(0.0, 14.0, 50.0),
+        p2p_start_us=(3.5, 3.5, 10.0),
+        nvlink_hop_us=(1.0, 2.2, 5.0),
+        net_hop_us=(4.7, 8.5, 20.0),
+        p2p_net_us=5.0,
+        channel_rate=(13e9, 10e9, 19.8e9),
+        nvlink_efficiency=0.785,
+        p2p_efficiency=0.93,
+        nvls_us=0.0,
+        nvls_loop_us=0.0,
+        nvls_net_hop_us=20.9,
+        nic_efficiency=0.945,
+        wire_us=(0.3, 2.0),
     ),
     "hopper": Figures(
-        4.4,
-        (0.0, 4.0, 20.0),
-        8.0,
-        (0.82, 2.2, 3.4),
-        (4.6, 6.0, 14.0),
-        (15.8e9, 18e9, 43.5e9),
-        0.822,
-        20.0,
-        6.8,
-        20.9,
-        0.945,
-        0.9,
-        (0.3, 2.0),
+        launch_us=4.4,
+        start_us=(0.0, 17.0, 28.0),
+        p2p_start_us=(1.8, 1.8, 8.0),
+        nvlink_hop_us=(0.82, 0.5, 3.4),
+        net_hop_us=(4.7, 8.5, 20.0),
+        p2p_net_us=5.0,
+        channel_rate=(15.8e9, 17e9, 43.5e9),
+        nvlink_efficiency=0.822,
+        p2p_efficiency=0.9,
+        nvls_us=20.0,
+        nvls_loop_us=6.8,
+        nvls_net_hop_us=20.9,
+        nic_efficiency=0.945,
+        wire_us=(0.3, 2.0),
     ),
     "blackwell": Figures(
-        7.6,
-        (0.0, 4.0, 14.0),
-        10.0,
-        (1.22, 12.5, 1.0),
-        (4.6, 6.0, 14.0),
-        (17.5e9, 22e9, 44e9),
-        0.757,
-        20.0,
-        8.3,
-        20.9,
-        0.945,
-        0.97,
-        (0.3, 2.0),
+        launch_us=7.6,
+        start_us=(0.0, 15.0, 14.0),
+        p2p_start_us=(1.8, 1.8, 9.0),
+        nvlink_hop_us=(1.22, 9.0, 4.5),
+        net_hop_us=(4.7, 8.5, 25.0),
+        p2p_net_us=5.0,
+        channel_rate=(17.5e9, 22e9, 44e9),
+        nvlink_efficiency=0.757,
+        p2p_efficiency=0.85,
+        nvls_us=20.0,
+        nvls_loop_us=8.3,
+        nvls_net_hop_us=20.9,
+        nic_efficiency=0.945,
+        wire_us=(0.3, 2.0),
     ),
 }

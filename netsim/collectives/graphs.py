@@ -67,7 +67,9 @@ def graphs(platform: Platform, place: Layout, nccl: Nccl) -> Graphs:
 
         return read(nccl.NCCL_GRAPH_FILE)
     nics = min(len(n) for n in place.nics)
-    return _search(platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC, nccl.NCCL_PXN_DISABLE == 0))
+    return _search(
+        platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC if platform.rails_joined else 0, nccl.NCCL_PXN_DISABLE == 0)
+    )
 
 
 def down(first: int, width: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ class Platform(NamedTuple):
     cpu: str = "intel"  # 'intel', 'amd' or 'arm'
     nvlink: float = 450e9  # line rate of a GPU into the scale-up switch
     pcie: int = 5  # generation of the NIC's slot
+    rails_joined: bool = True  # whether the network has a way from one rail to another; where not, NCCL is run with NCCL_CROSS_NIC=0
 
     def figures(self, nccl: Nccl) -> Figures:
         """Return the physical figures of the GPU generation under the overrides of the run file."""

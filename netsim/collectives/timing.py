@@ -2,10 +2,11 @@
 
     t = launch + max over bundles(heaviest edge / pace) + fill
 
+* launch: start of the kernel and of the protocol, and the last phase of each thread block, in which it only receives: nothing moves.
 * pace: a bundle goes no faster than its thread blocks move bytes, and no faster than its share of the busiest NVLink port or NIC that it
   crosses, at the rate that payload reaches on them (line rate x efficiency). An engine may find less, where others use the same links.
-* fill: start of the protocol, one hop latency per step of the algorithm, and the last phase of each thread block, in which it only
-  receives.
+* fill: what the latency of the hops adds to the transfer. An engine that plays single messages leaves it out and delays each by
+  `edge_delay_ps`.
 
 The figures stand in `netsim.collectives.figures`.
 """
@@ -24,25 +25,28 @@ def close(
     edges: Edges,
     fill_us: float,
     channel_rate: float,
+    drain_us: float = 0.0,
     nvlink: float | None = None,
     overhead_us: tuple[float, float] = (0.0, 0.0),
+    hops_us: tuple[float, float] | None = None,
 ) -> Plan:
     """Close a plan.
 
-    `channel_rate` bytes/s that a thread block puts on the heaviest edge of its bundle; `nvlink` share of the line rate, where it is not
-    that of the figures; `overhead_us` time per call in which the bundles move nothing over NVLink, over the network.
+    `channel_rate` bytes/s that a thread block puts on the heaviest edge of its bundle; `drain_us` time of the last phase, which only
+    receives; `nvlink` share of the line rate, where it is not that of the figures; `overhead_us` time per call in which the bundles move
+    nothing over NVLink and over the network; `hops_us` latency per hop over NVLink and over the network, likewise.
     """
     figures, p = call.figures, call.geometry.number
     edges.pack_bundles()
     table = edges.table()
-    ports = nvlink or figures.nvlink_efficiency
-    pace = np.minimum(link_pace(call, table, ports, overhead_us), channel_rate)
-    hop = np.where(table["nic_src"] < 0, figures.nvlink_hop_us[p] - figures.wire_us[0], figures.net_hop_us[p] - figures.wire_us[1])
+    pace = np.minimum(link_pace(call, table, nvlink or figures.nvlink_efficiency, overhead_us), channel_rate)
+    near, far = hops_us or (figures.nvlink_hop_us[p], figures.net_hop_us[p])
+    hop = np.where(table["nic_src"] < 0, near - figures.wire_us[0], far - figures.wire_us[1])
     delay = np.rint(np.maximum(hop, 0.1) * PS_PER_US).astype(np.int64)
-    start = figures.p2p_start_us if call.algorithm == "p2p" and p == 2 else figures.start_us[p]
-    fill = round((start + fill_us) * PS_PER_US)
+    start = (figures.p2p_start_us if call.algorithm == "p2p" else figures.start_us)[p]
+    launch = round((figures.launch_us + start + drain_us) * PS_PER_US)
     sms = 0 if call.nccl.sm_free_collectives else call.channels
-    return edges.close(call.algorithm, call.geometry.protocol, sms, round(figures.launch_us * PS_PER_US), fill, pace, delay)
+    return edges.close(call.algorithm, call.geometry.protocol, sms, launch, round(fill_us * PS_PER_US), pace, delay)
 
 
 def link_pace(

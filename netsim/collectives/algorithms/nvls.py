@@ -52,4 +52,11 @@ def build(call: Call) -> Plan:
     read, store = switch_edges(call, edges, call.place.members[0], share, loops, heads, len(shares), 0)
     edges.depend(store, np.roll(read, 1), 0)
     figures = call.figures
-    return close(call._replace(channels=len(shares)), edges, figures.nvls_us, math.inf, overhead_us=(loops * figures.nvls_loop_us, 0.0))
+    return close(
+        call._replace(channels=len(shares)),
+        edges,
+        figures.nvls_us,
+        math.inf,
+        overhead_us=(loops * figures.nvls_loop_us, 0.0),
+        hops_us=(figures.nvls_us / 2, 0.0),
+    )

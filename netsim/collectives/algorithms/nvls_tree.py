@@ -58,7 +58,14 @@ def build(call: Call) -> Plan:
     figures = call.figures
     latency = figures.nvls_us + 2 * math.floor(math.log2(place.nodes)) * figures.nvls_net_hop_us
     barriers = loops * figures.nvls_loop_us
-    return close(call._replace(channels=len(shares)), edges, latency, math.inf, overhead_us=(2 * barriers, barriers))
+    return close(
+        call._replace(channels=len(shares)),
+        edges,
+        latency,
+        math.inf,
+        overhead_us=(2 * barriers, barriers),
+        hops_us=(figures.nvls_us / 2, figures.nvls_net_hop_us),
+    )
 
 
 def _one_tree(call: Call, edges: Edges, channels: np.ndarray, share: int, loops: int, which: int) -> None:

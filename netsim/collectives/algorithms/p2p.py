@@ -47,9 +47,12 @@ def build(call: Call) -> Plan:
         src, dst, bundle = _pairs(call)
         _messages(call, edges, src, dst, bundle, cut, what, channels[0])
     used = call._replace(channels=min(channels[0], cut.parts * max(1, ranks - 1)))
-    across = 1.0 if place.nodes > 1 else 0.0
-    share = call.figures.nvlink_efficiency * (call.figures.p2p_efficiency if call.op == "all_to_all" else 1.0)
-    return close(used, edges, call.hop_us(1.0, across), call.figures.channel_rate[call.geometry.number], share)
+    figures, p = call.figures, call.geometry.number
+    hops = figures.nvlink_hop_us[p], figures.p2p_net_us
+    itself = each / (channels[0] * figures.channel_rate[p]) * 1e6 if call.op == "all_to_all" else 0.0
+    share = figures.nvlink_efficiency * (figures.p2p_efficiency if call.op == "all_to_all" else 1.0)
+    fill = hops[0] + (hops[1] if place.nodes > 1 else 0.0)
+    return close(used, edges, fill, figures.channel_rate[p], itself, share, hops_us=hops)
 
 
 def _uniform(call: Call) -> bool:
@@ -92,10 +95,11 @@ def _route(call: Call, src: np.ndarray, dst: np.ndarray) -> Routed:
     beside[place.node[src], place.near[src]] = src
     own, theirs = place.near[src], place.near[dst]
     relay = beside[place.node[src], theirs]
+    from_node = theirs if nccl.NCCL_CROSS_NIC == 0 or not platform.rails_joined else own
     if nccl.NCCL_PXN_DISABLE == 0 and nccl.NCCL_P2P_PXN_LEVEL == 2:
         found = relay >= 0
-        return Routed(np.where(found, relay, src), np.where(found, theirs, own), theirs)
-    return Routed(src, theirs if nccl.NCCL_CROSS_NIC == 0 else own, theirs)
+        return Routed(np.where(found, relay, src), np.where(found, theirs, from_node), theirs)
+    return Routed(src, from_node, theirs)
 
 
 def _messages(

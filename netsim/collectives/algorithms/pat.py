@@ -70,4 +70,4 @@ def build(call: Call) -> Plan:
                 edges.depend(*pairs(first, np.full(ranks, q), brought, np.full(ranks, q)), max(0, part.msgs - earlier))
             before = first, part.msgs, peer
     fill = math.log2(ranks) * call.hop_us(0, 1) / PIPELINED + STEP_US * ranks
-    return close(call._replace(channels=len(shares)), edges, fill, call.figures.channel_rate[2])
+    return close(call._replace(channels=len(shares)), edges, fill, call.figures.channel_rate[2], hops_us=(0.0, fill / len(counts)))

@@ -16,7 +16,7 @@ from netsim.collectives.channels import split
 from netsim.collectives.edges import Edges, Stream, stream
 from netsim.collectives.geometry import SLOTS, slices, up16
 from netsim.collectives.graphs import PXN, Channel
-from netsim.collectives.timing import close
+from netsim.collectives.timing import close, link_pace
 from netsim.collectives.tuner import steps
 from netsim.kernels.structs import Plan
 
@@ -103,27 +103,39 @@ def build(call: Call) -> Plan:
     place, op = call.place, call.op
     shares = split(shard(op, call.nbytes, place.ranks), traffic(op, place.ranks), call.channels)
     rings = len(call.graphs.ring.channels)
-    edges, drains, bundle = Edges(), [0.0], 0
+    edges, longest, bundle = Edges(), stream(1, 1, 1), 0
     stride = 1 if place.nodes == 1 else rings if place.width > 1 else len(shares)
     for first in range(min(stride, len(shares))):
         channels = range(first, len(shares), stride)
         for share in sorted({shares[c] for c in channels}, reverse=True):
             same = np.array([c for c in channels if shares[c] == share])
-            what, parts = edge_stream(call, share)
-            _ring_edges(call, edges, ring_of(call, first % rings), same, what, parts, bundle)
-            drains.append(what.nbytes / max(1, steps(op, place.ranks) if parts else 1))
+            what, lag = edge_stream(call, share)
+            _ring_edges(call, edges, ring_of(call, first % rings), same, what, lag, bundle)
+            longest = max(longest, what)
             bundle += 1
     rate = call.figures.channel_rate[call.geometry.number]
-    return close(call, edges, _hops_us(call) + max(drains) / rate * 1e6, rate)
+    drain = longest.nbytes / steps(op, place.ranks) if lag else longest.msg_bytes
+    edges.pack_bundles()
+    slowest = float(np.minimum(link_pace(call, edges.table(), call.figures.nvlink_efficiency), rate).min(initial=rate))
+    fill = _fill_us(call, longest, longest.nbytes / slowest * 1e6, lag)
+    return close(call, edges, fill, rate, drain / rate * 1e6)
 
 
-def _hops_us(call: Call) -> float:
-    """Latency of the steps around the ring."""
+def _fill_us(call: Call, what: Stream, transfer_us: float, parts: int) -> float:
+    """Time that the latency of the steps adds to a transfer of `transfer_us`.
+
+    A step lasts until its first message is at hand, a hop's latency and a message's own time after the last step began, or until all its
+    `parts` messages are sent, whichever is longer. Over the network a thread block first writes a message to memory, then the NIC reads it.
+    """
     ranks, nodes = call.place.ranks, call.nodes
-    total = steps(call.op, ranks) if call.op not in ("broadcast", "reduce") else ranks - 1
+    total = steps(call.op, ranks) if parts else ranks - 1
     across = 0.0 if nodes == 1 else total * nodes / ranks
     relays = across if call.graphs.ring.type_inter == PXN and call.place.width > 1 else 0.0
-    return call.hop_us(total - across + relays, across)
+    message_us = what.msg_bytes / call.figures.channel_rate[call.geometry.number] * 1e6
+    hops = call.hop_us(total - across + relays, across) + across * message_us
+    if parts == 0:
+        return hops + total * message_us
+    return max(hops / total, hops - transfer_us * (parts - 1) / parts)
 
 
 def _ring_edges(call: Call, edges: Edges, ring: Ring, channels: np.ndarray, what: Stream, lag: int, bundle: int) -> None:
