@@ -22,6 +22,7 @@ class Figures(NamedTuple):
     nvlink_efficiency: float  # payload over line rate where the links are full
     p2p_efficiency: float  # of nvlink_efficiency, where many peers are sent to at once
     nvls_us: float  # latency of a reduction and multicast in the scale-up switch
+    nvls_channel_rate: float  # bytes/s of the buffer that one thread block of NVLS copies in, reduces and copies out
     nvls_loop_us: float  # barriers around one loop of reduction and multicast
     nvls_net_hop_us: float  # a chunk of NVLSTree over the network: NCCL's own constant (src/graph/tuning.cc)
     nic_efficiency: float  # RDMA payload over line rate: ib_write_bw on ConnectX-7, 45,060 MiB/s of 400 Gb/s (median of 33 node pairs)
@@ -35,11 +36,12 @@ FIGURES = {
         p2p_start_us=(3.5, 3.5, 10.0),
         nvlink_hop_us=(1.0, 2.2, 5.0),
         net_hop_us=(4.7, 8.5, 20.0),
-        p2p_net_us=5.0,
+        p2p_net_us=10.0,
         channel_rate=(13e9, 10e9, 19.8e9),
         nvlink_efficiency=0.785,
         p2p_efficiency=0.93,
         nvls_us=0.0,
+        nvls_channel_rate=20.3e9,
         nvls_loop_us=0.0,
         nvls_net_hop_us=20.9,
         nic_efficiency=0.945,
@@ -51,11 +53,12 @@ FIGURES = {
         p2p_start_us=(1.8, 1.8, 8.0),
         nvlink_hop_us=(0.82, 0.5, 3.4),
         net_hop_us=(4.7, 8.5, 20.0),
-        p2p_net_us=5.0,
+        p2p_net_us=10.0,
         channel_rate=(15.8e9, 17e9, 43.5e9),
         nvlink_efficiency=0.822,
         p2p_efficiency=0.9,
         nvls_us=20.0,
+        nvls_channel_rate=20.3e9,
         nvls_loop_us=6.8,
         nvls_net_hop_us=20.9,
         nic_efficiency=0.945,
@@ -63,16 +66,17 @@ FIGURES = {
     ),
     "blackwell": Figures(
         launch_us=7.6,
-        start_us=(0.0, 15.0, 14.0),
+        start_us=(0.0, 18.0, 14.0),
         p2p_start_us=(1.8, 1.8, 9.0),
-        nvlink_hop_us=(1.22, 9.0, 4.5),
+        nvlink_hop_us=(1.22, 8.0, 4.5),
         net_hop_us=(4.7, 8.5, 25.0),
-        p2p_net_us=5.0,
+        p2p_net_us=10.0,
         channel_rate=(17.5e9, 22e9, 44e9),
         nvlink_efficiency=0.757,
-        p2p_efficiency=0.85,
+        p2p_efficiency=0.88,
         nvls_us=20.0,
-        nvls_loop_us=8.3,
+        nvls_channel_rate=20.3e9,
+        nvls_loop_us=6.0,
         nvls_net_hop_us=20.9,
         nic_efficiency=0.945,
         wire_us=(0.3, 2.0),

@@ -52,11 +52,13 @@ def build(call: Call) -> Plan:
     read, store = switch_edges(call, edges, call.place.members[0], share, loops, heads, len(shares), 0)
     edges.depend(store, np.roll(read, 1), 0)
     figures = call.figures
+    barriers = loops * figures.nvls_loop_us
     return close(
-        call._replace(channels=len(shares)),
-        edges,
-        figures.nvls_us,
-        math.inf,
-        overhead_us=(loops * figures.nvls_loop_us, 0.0),
-        hops_us=(figures.nvls_us / 2, 0.0),
-    )
+        call._replace(channels=len(shares)), edges, figures.nvls_us, block_rate(call, share, barriers),
+        overhead_us=(barriers, 0.0), hops_us=(figures.nvls_us / 2, 0.0),
+    )  # fmt: skip
+
+
+def block_rate(call: Call, share: int, barriers_us: float) -> float:
+    """Bytes/s of its share that a thread block moves, barriers included."""
+    return share / (share / call.figures.nvls_channel_rate + barriers_us * 1e-6)

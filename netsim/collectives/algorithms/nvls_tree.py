@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from netsim.collectives.algorithms.nvls import switch_edges
+from netsim.collectives.algorithms.nvls import block_rate, switch_edges
 from netsim.collectives.algorithms.ring import pairs, queue_pairs
 from netsim.collectives.call import Call
 from netsim.collectives.channels import split
@@ -59,13 +59,9 @@ def build(call: Call) -> Plan:
     latency = figures.nvls_us + 2 * math.floor(math.log2(place.nodes)) * figures.nvls_net_hop_us
     barriers = loops * figures.nvls_loop_us
     return close(
-        call._replace(channels=len(shares)),
-        edges,
-        latency,
-        math.inf,
-        overhead_us=(2 * barriers, barriers),
-        hops_us=(figures.nvls_us / 2, figures.nvls_net_hop_us),
-    )
+        call._replace(channels=len(shares)), edges, latency, block_rate(call, share, 2 * barriers),
+        overhead_us=(2 * barriers, barriers), hops_us=(figures.nvls_us / 2, figures.nvls_net_hop_us),
+    )  # fmt: skip
 
 
 def _one_tree(call: Call, edges: Edges, channels: np.ndarray, share: int, loops: int, which: int) -> None:
