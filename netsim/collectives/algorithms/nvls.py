@@ -32,10 +32,11 @@ def chunk_size(share: int, heads: int, largest: int) -> int:
 
 
 def switch_edges(
-    call: Call, edges: Edges, members: np.ndarray, nbytes: int, loops: int, heads: int, weight: int, bundle: int
+    call: Call, edges: Edges, nodes: tuple[np.ndarray, ...], nbytes: int, loops: int, heads: int, weight: int, bundle: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Add the streams of a node through its switch; return the rows of the reduction and of the multicast, by member of the node."""
-    following = np.roll(members, -1)
+    """Add the streams of nodes through their switches; return the rows of the reduction and of the multicast, node by node, by member."""
+    members = np.concatenate(nodes)
+    following = np.concatenate([np.roll(m, -1) for m in nodes])
     read = edges.add(members, following, stream(nbytes, loops, SLOTS), bundle, weight)
     store = edges.add(members, following, stream(-(-nbytes // heads), loops, SLOTS), bundle, weight)
     return read, store
@@ -49,7 +50,7 @@ def build(call: Call) -> Plan:
     chunk = chunk_size(shares[0], heads, call.nccl.NCCL_NVLS_CHUNKSIZE)
     loops = max(1, math.ceil(share / (heads * chunk)))
     edges = Edges()
-    read, store = switch_edges(call, edges, call.place.members[0], share, loops, heads, len(shares), 0)
+    read, store = switch_edges(call, edges, call.place.members, share, loops, heads, len(shares), 0)
     edges.depend(store, np.roll(read, 1), 0)
     figures = call.figures
     barriers = loops * figures.nvls_loop_us

@@ -65,37 +65,38 @@ def build(call: Call) -> Plan:
 
 
 def _one_tree(call: Call, edges: Edges, channels: np.ndarray, share: int, loops: int, which: int) -> None:
+    """Add the channels of one tree: streams through the switches of all nodes, up and down between heads, and what waits for what."""
     place = call.place
-    heads = place.width
-    member = np.stack([m[:heads] for m in place.members])  # [nodes, heads]
-    switched = [switch_edges(call, edges, m, share, loops, heads, len(channels), which) for m in place.members]
-    into = np.stack([np.roll(read, 1)[:heads] for read, _ in switched])  # rows that bring a head its reduced chunk
-    out = np.stack([store[:heads] for _, store in switched])
-    over = tree(place.nodes, which)
+    heads, place_of = place.width, np.arange(place.width)
+    sizes = np.array([len(m) for m in place.members])
+    first = (np.cumsum(sizes) - sizes)[:, None]
+    read, store = switch_edges(call, edges, place.members, share, loops, heads, len(channels), which)
+    into = read[first + (place_of - 1) % sizes[:, None]]  # [nodes, heads] rows that bring a head its reduced chunk
+    out = store[first + place_of]
+    member, over = np.stack([m[:heads] for m in place.members]), tree(place.nodes, which)
     child = np.flatnonzero(over >= 0)
     qps, part = queue_pairs(call, channels, stream(-(-share // heads), loops, SLOTS))
     up = _net_edges(call, edges, member[child], member[over[child]], part, qps, which)
     down = _net_edges(call, edges, member[over[child]], member[child], part, qps, which)
-    q = np.full(heads, len(qps))
-    one = np.ones(heads, np.int64)
-    row = {int(n): k for k, n in enumerate(child)}
-    for node in range(place.nodes):
-        below = [row[int(n)] for n in np.flatnonzero(over == node)]
-        above = up[row[node]] if node in row else None
-        if above is not None:
-            edges.depend(*pairs(above, q, into[node], one), 0)
-            edges.depend(*pairs(out[node], one, down[row[node]], q), 0)
-        else:
-            edges.depend(out[node], into[node], 0)
-        for k in below:
-            if above is not None:
-                edges.depend(*pairs(above, q, up[k], q), 0)
-                edges.depend(*pairs(down[k], q, down[row[node]], q), 0)
-                continue
-            edges.depend(*pairs(out[node], one, up[k], q), 0)
-            edges.depend(*pairs(down[k], q, into[node], one), 0)
-            for other in below:
-                edges.depend(*pairs(down[k], q, up[other], q), 0)
+    q = len(qps)
+    row = np.full(place.nodes, -1)
+    row[child] = np.arange(len(child))
+    below = row[over[child]]  # row of the parent's own edge, -1 under the root
+    inner, top = np.flatnonzero(below >= 0), np.flatnonzero(below < 0)
+    root = np.flatnonzero(over < 0)
+    a, b = np.repeat(top, len(top)), np.tile(top, len(top))
+    under = np.zeros(len(top), np.int64)
+    for rows, n, on, m in (
+        (up, q, into[child], 1),
+        (out[child], 1, down, q),
+        (out[root], 1, into[root], 1),
+        (up[below[inner]], q, up[inner], q),
+        (down[inner], q, down[below[inner]], q),
+        (out[root][under], 1, up[top], q),
+        (down[top], q, into[root][under], 1),
+        (down[a], q, up[b], q),
+    ):
+        edges.depend(*pairs(rows.ravel(), np.full(rows.size, n), on.ravel(), np.full(on.size, m)), 0)
 
 
 def _net_edges(call: Call, edges: Edges, src: np.ndarray, dst: np.ndarray, part: Stream, qps: np.ndarray, bundle: int) -> np.ndarray:
