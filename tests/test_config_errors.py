@@ -1,12 +1,16 @@
 """What is said about wrong input, word for word, and that nothing else happens."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from netsim.config import load, places
+from netsim.config import from_data, load, places, resolved
+from netsim.config.shape import value_at
 from netsim.errors import InputError
 
 GOLDEN = Path(__file__).parent / "golden" / "wrong_input.yaml"
@@ -44,6 +48,35 @@ def test_every_line_names_a_place_or_the_override(case: dict[str, Any], tmp_path
         assert line.startswith(("run.yaml:", "--set ")), line
         assert "expected " in line and "; got " in line, line
         assert "\n" not in line
+
+
+def paths_in(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path for key, value in inner for path in [(*above, key), *paths_in(value, (*above, key))]]
+
+
+TREE = yaml.safe_load(BASE)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["400 Gbps", "auto", "1 us", "h100", "", "x" * 50])
+keys = st.sampled_from(["use", "kind", "rate", "gpu", 3])
+anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(paths_in(TREE)), anything, min_size=1, max_size=3))
+def test_whatever_stands_in_a_file_is_a_run_or_a_list_of_lines(changes: dict[tuple[Any, ...], Any]) -> None:
+    data = copy.deepcopy(TREE)
+    for path, value in changes.items():
+        holder = value_at(data, path[:-1])
+        if isinstance(holder, dict):
+            holder[path[-1]] = copy.deepcopy(value)
+    try:
+        run = from_data(data)
+    except InputError as error:
+        assert error.lines
+        for line in error.lines:
+            assert "expected " in line and "; got " in line and "\n" not in line, line
+    else:
+        assert from_data(resolved(run)) == run
 
 
 @pytest.mark.parametrize(
