@@ -123,7 +123,7 @@ def uplink(s: Tables, cc: tuple, u: int, end: int) -> None:
     """Play the NIC's port on link `u` up to `end`."""
     arena, ring, port, scal, q = s.arena, s.ring, s.port, s.scal, u << PORT
     events, control = (2 * scal[N_LINKS] + u) << RING, (scal[N_LINKS] + u) << RING
-    now = np.int64(0)
+    now, gate = np.int64(0), np.int64(0)  # gate: credits that allow the next packet come then
     while True:
         now = max(now, port[q + FREE])
         if now >= end:
@@ -161,7 +161,8 @@ def uplink(s: Tables, cc: tuple, u: int, end: int) -> None:
         if port[q + READY] >= 0 and port[q + PAUSED] == 0:
             allowed = now
             if scal[FLOW_CONTROL] == CREDITS_ON:
-                allowed = await_credit(s, u, now, scal[MTU], end)
+                gate = max(gate, await_credit(s, u, max(now, gate), scal[MTU], end))
+                allowed = max(now, gate)
         if allowed <= now:
             send(s, cc, u, now)
             continue

@@ -4,7 +4,7 @@ from numba import njit
 
 from netsim.kernels.packet.calls import gpu_event
 from netsim.kernels.packet.layout import (
-    ACK, ACK_EVERY, ACKS, HOP_SHIFT, BASE, BELOW_INPUT, CE, CNP, CNP_GAP, END, MARKED, NO_ACKS, RX_INDEX, SIMULATED, UNACKED, FLOW_MASK, FLOW_SHIFT, FLOWS_LEFT, HEAD, KIND_SHIFT, LAST_CNP, LAST_MESSAGE, LOST, MASK, MESSAGES, MID, N_LINKS,
+    ACK, ACK_EVERY, ACKS, HOP_SHIFT, BASE, BELOW_INPUT, CE, CNP, CNP_GAP, END, MARKED, NO_ACKS, NOTIFY, RX_INDEX, SIMULATED, UNACKED, FLOW_MASK, FLOW_SHIFT, FLOWS_LEFT, HEAD, KIND_SHIFT, LAST_CNP, LAST_MESSAGE, LOST, MASK, MESSAGES, MID, N_LINKS,
     PER_MESSAGE, RETURN, RING, RX, RX_EDGE, RX_GPU, RX_LEFT, RX_UPLINK, TO_GPU, TX, UPLINK,
     SEQ_MASK, SEQ_SHIFT, EXPECT,
 )  # fmt: skip
@@ -112,7 +112,7 @@ def receive(s: Tables, link: int, end: int) -> None:
         f = (meta >> FLOW_SHIFT) & FLOW_MASK
         r = f << RX
         rx[r + EXPECT] += 1
-        if meta & CE:
+        if meta & CE and scal[NOTIFY] != 0:
             notify(s, f, t)
         if scal[ACKS] != NO_ACKS:
             acknowledge(s, f, t, meta & CE)

@@ -25,7 +25,7 @@ class PacketEngine:
         """Raises `InputError` for buffers, thresholds, latencies and parameters that cannot work."""
         self.topology, self.routes, self.network = topology, routes, network
         unsupported(network)
-        self.cc, acks = parameters(network.congestion_control)
+        self.cc, acks, cnps = parameters(network.congestion_control)
         self.state = build(topology, network, buffers.thresholds(topology, network), seed if network.seed is None else network.seed)
         alive = (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
         self._tables: Tables | None = None
@@ -33,6 +33,7 @@ class PacketEngine:
         scal = self.state.scal
         scal[k.WINDOW_PS] = buffers.window(topology, network, self._timed_links)
         scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if acks else k.NO_ACKS)
+        scal[k.NOTIFY] = cnps
         self._room_for_log()
         self.n_flows = self.n_edges = self.n_calls = self.n_tokens = self.n_deps = 0
         self._footprints: list[Footprint] = []

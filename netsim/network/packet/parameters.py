@@ -10,8 +10,8 @@ from netsim.kernels.packet.cc import algorithm, algorithms
 PARSE = {"time": units.parse_time, "size": units.parse_size, "rate": units.parse_rate, "number": float}
 
 
-def parameters(chosen: CongestionControl) -> tuple[Any, bool]:
-    """Return (parameters of the algorithm, whether its sender needs acknowledgements); raises `InputError` for what is unknown or wrong."""
+def parameters(chosen: CongestionControl) -> tuple[Any, bool, bool]:
+    """Return (parameters of the algorithm, whether its sender needs acknowledgements, and notifications); raises `InputError` for what is unknown or wrong."""
     known = algorithms()
     if chosen.name not in known:
         hint = did_you_mean(chosen.name, known)
@@ -31,4 +31,4 @@ def parameters(chosen: CongestionControl) -> tuple[Any, bool]:
             lines.append(f"network.congestion_control.parameters.{name}: {said}; got {text!r}")
     if lines:
         raise InputError(sorted(lines))
-    return module.Parameters(**values), module.ACKS
+    return module.Parameters(**values), module.ACKS, module.CNPS

@@ -4,7 +4,7 @@ A file holds
 
     PARAMETERS   name -> (unit, default as people write it, meaning); unit: time, size, rate or number
     Parameters   a NamedTuple of the same names (times in ps, sizes in bytes, rates in bytes/s)
-    ACKS         whether the sender needs every acknowledgement
+    ACKS, CNPS   whether the sender needs acknowledgements, and congestion notifications
     start, notify, acknowledge, gap, window   marked with @implements(Parameters, hook); a hook that is left out does nothing
 
 The engine's kernels call the hooks below with the `Parameters` of the run. numba chooses the implementation by their type, when it compiles, so

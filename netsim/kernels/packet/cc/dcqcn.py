@@ -28,7 +28,7 @@ PARAMETERS = {
     "byte_counter": ("size", "10 MB", "B, bytes per increase step"),
     "fast_recovery": ("number", "5", "F, steps of fast recovery"),
 }
-ACKS = False
+ACKS, CNPS = False, True
 RATE, LINE, TARGET, ALPHA, ALPHA_T, RATE_T, SENT, TIMER_STEPS, BYTE_STEPS, CUT = range(10)
 
 

@@ -6,7 +6,7 @@ from netsim.kernels.packet import cc as hooks
 from netsim.kernels.structs import Array
 
 PARAMETERS: dict[str, tuple[str, str, str]] = {}
-ACKS = False
+ACKS = CNPS = False
 
 
 class Parameters(NamedTuple):
