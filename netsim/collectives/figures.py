@@ -4,8 +4,8 @@ Everything else follows from NCCL's own geometry and tables. Each figure belongs
 to a message size. Where they come from (docs/collectives.md has the tables and the errors that remain):
 
 * launch, LL hop: intercept and slope of small all-gathers and all-reduces over their steps (2, 4 and 8 GPUs), which are straight lines.
-* NVLink efficiency and the rate of a Simple thread block: time per byte of large all-gathers on 2, 4 and 8 GPUs, (R - 1) / link + 1 / blocks;
-  two equations, the third holds within 1 % on all three generations.
+* NVLink efficiency and the rate of a Simple thread block: time per byte of large all-gathers on 2, 4 and 8 GPUs, (R - 1) / link + 1 /
+  blocks; two equations, the third holds within 1 % on all three generations.
 * NVLS: time of a loop over its size (chunks of 16 to 128 KiB on Hopper) is a straight line: barriers and rate of a thread block.
 * Starts of protocols: what is left of the intercepts at large sizes. LL128 and network hops: trees and rings of 2 and 4 nodes.
 """
