@@ -31,7 +31,7 @@ def load_section(path: str | Path, cls: type[T], overrides: Iterable[str] = ()) 
     ready = not Path(path).exists() and section in LIBRARIES
     file = find(str(path), section, Path()) if ready else Path(path)
     if isinstance(file, str):
-        raise InputError(file)
+        raise InputError(f"{path}: {file}")
     return _finish(read(file, section), cls, section, tuple(overrides))
 
 
