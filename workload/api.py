@@ -100,7 +100,7 @@ def build(
         STREAMS,
         _calls(tables),
         segments,
-        [memory_of(s, stage, program) for stage, program in zip(stages, programs, strict=True)],
+        [memory_of(s, stage, program, segments.name) for stage, program in zip(stages, programs, strict=True)],
         flops_per_step(training),
         training.global_batch * training.sequence,
         training.precision.gemm,

@@ -30,8 +30,8 @@ def problems(training: Training, n_gpus: int, gpus_per_node: int = 8) -> Iterato
     """Yield (field, sentence) of everything that cannot be."""
     sizes = list(_sizes(training, n_gpus))
     yield from sizes
+    yield from _shapes(training)
     if not sizes:
-        yield from _shapes(training)
         yield from _options(training, n_gpus, gpus_per_node)
 
 

@@ -69,8 +69,10 @@ def rows(data: Path) -> Iterator[Row]:
                 continue
             training = training_of(row)
             s = Shape(training, layout_of(training, int(row["world_size"])))
-            stages, programs = play_all(s, Tables())
-            memory = [memory_of(s, stage, program) for stage, program in zip(stages, programs, strict=True)]
+            tables = Tables()
+            stages, programs = play_all(s, tables)
+            names = [name for name, _ in tables.segments]
+            memory = [memory_of(s, stage, program, names) for stage, program in zip(stages, programs, strict=True)]
             peak = max(memory, key=lambda m: m.peak)
             layout = " ".join(f"{k}{row[k]}" for k in ("tp", "pp", "cp", "ep", "dp") if row[k] not in ("", "1"))
             name = f"{row['model']} {layout or 'dp1'} s{row['seq_len']} m{s.lay.microbatches}"

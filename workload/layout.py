@@ -101,9 +101,10 @@ def _same_node(lay: Layout, groups: Array) -> Array | None:
 def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Array]:
     """Return the groups of every dimension that has more than one member, int32[groups, size] each.
 
-    tp, cp, dp, dp_cp, tp_cp, tp_dp_cp, mp (tp x pp), embd (first and last stage), world; ep, expt_tp, expt_dp, tp_ep; <dp_cp, expt_dp>_intra,
-    _inter (optimizer instances), instance; <dp_cp...>_gather: the same members in a second communicator; cp_a2a, cp_p2p (hierarchical);
-    ep_node, ep_rail (parts of an expert group in a node, and across nodes); pp_next, pp_prev: (sender, receiver); mirror: stages r, pp - 1 - r.
+    tp, cp, dp, dp_cp, tp_cp, tp_dp_cp, mp (tp x pp), embd (first and last stage), world; ep, expt_tp, expt_dp, tp_ep;
+    <dp_cp, expt_dp>_intra, _inter (optimizer instances), instance; <dp_cp...>_gather: the same members in a second communicator;
+    cp_a2a, cp_p2p (hierarchical); ep_node, ep_rail (parts of an expert group in a node, and across nodes);
+    pp_next, pp_prev: (sender, receiver); mirror: stages r and pp - 1 - r.
     """
     dims = {
         "tp": members(lay, ("tp",)),

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from netsim.kernels.structs import CATEGORIES, Array
+from netsim.kernels.structs import CATEGORIES, COMPUTE, Array
 from workload.blocks.layer import weight_shapes
 from workload.fsdp import working_set
 from workload.gradients import BYTES
 from workload.programs import Stage
 from workload.shape import Shape
 from workload.step import shard_of, stage_params
-from workload.tape import CAT, KEPT, LAYER, MICROBATCH, TEMP
+from workload.tape import CALL, CAT, KEPT, KIND, LAYER, TEMP
 from workload.timeline import Program
 
 
@@ -34,8 +34,8 @@ class Memory(NamedTuple):
     timeline: Array  # int64[rows of the compute stream] allocated while the row runs, static part included
 
 
-def memory_of(s: Shape, stage: Stage, program: Program) -> Memory:
-    """Return the memory report of a stage."""
+def memory_of(s: Shape, stage: Stage, program: Program, names: list[str]) -> Memory:
+    """Return the memory report of a stage; `names` are those of the segments."""
     weights, gradients, optimizer = static(s, stage)
     cached = cache(s, stage)
     rows = program.rows[: program.stream_rows[0]]
@@ -44,25 +44,30 @@ def memory_of(s: Shape, stage: Stage, program: Program) -> Memory:
     base = weights + gradients + optimizer + cached
     at = int(np.argmax(during)) if len(during) else 0
     return Memory(
-        weights, gradients, optimizer, cached, int(held.max(initial=0)), base + int(during[at]), at, _where(rows[at]), base + during
+        weights, gradients, optimizer, cached, int(held.max(initial=0)), base + int(during[at]), at, _where(rows[at], names), base + during
     )
 
 
-def _where(row: Array) -> str:
+def _where(row: Array, names: list[str]) -> str:
+    """Say what runs in a row."""
     layer = f" of layer {row[LAYER]}" if row[LAYER] >= 0 else ""
-    return f"{CATEGORIES[row[CAT]]}{layer} in microbatch {row[MICROBATCH]}"
+    name = f"{names[row[CALL]].split('+')[0]}, " if row[KIND] == COMPUTE and names[row[CALL]] else ""
+    return f"{name}{CATEGORIES[row[CAT]]}{layer}"
 
 
 def static(s: Shape, stage: Stage) -> tuple[int, int, int]:
-    """Bytes of weights, main gradients and optimizer state."""
+    """Bytes of weights, main gradients and optimizer state; linear layers in 8 bits keep weights and their transpose in 8 bits too."""
     dp = s.training.data_parallel
     params = stage_params(s, stage.held)
     moments = 4 + 2 * BYTES[s.training.precision.moments]
     weights = gradients = optimizer = 0
+    copies = 0 if not s.narrow else 1 if dp.param_dtype == "fp8" else 2
     for expert in (False, True):
         numel = sum(p.numel for p in params if p.expert == expert)
         shard = shard_of(s, numel, expert)
-        weights += BYTES[dp.param_dtype] * (shard if dp.stage == "full" else numel)
+        held = shard if dp.stage == "full" else numel
+        inside = sum(p.numel for p in params if p.expert == expert and p.layer >= 0)
+        weights += BYTES[dp.param_dtype] * held + copies * inside
         gradients += BYTES[dp.grad_dtype] * (shard if dp.stage in ("full", "gradients") else numel)
         optimizer += moments * shard
     if dp.stage == "full":

@@ -7,6 +7,7 @@ tensor-parallel regions (T / tp with sequence parallelism, else T).
 from dataclasses import dataclass
 from functools import cached_property
 
+from compute.kernels import DTYPE_BYTES
 from netsim.config.model import Model
 from netsim.config.workload import Training
 from workload.layout import Layout
@@ -124,6 +125,15 @@ class Shape:
     def gemm_dtype(self) -> str:
         """Precision of linear layers inside transformer blocks."""
         return self.training.precision.gemm
+
+    @cached_property
+    def narrow(self) -> bool:
+        """Whether linear layers inside blocks run in less than 16 bits."""
+        return self.gemm_dtype not in ("bf16", "fp16", "fp32")
+
+    def gemm_input(self, elements: int) -> int:
+        """Bytes of a GEMM input of so many elements as it is kept for backward: in the precision of the GEMM, with its block scales."""
+        return round(elements * DTYPE_BYTES[self.gemm_dtype]) if self.narrow else ELEMENT * elements
 
     def group_sizes(self) -> dict[str, int]:
         """Members of the groups that communication addresses by name."""

@@ -1,9 +1,9 @@
 """The end of an iteration: what is summed over other groups, and the optimizer.
 
-Order: layer-norm gradients over the tensor-parallel group, tied embedding over first and last stage, gradient norm, Adam on the local
-shard, parameter gather unless it overlaps the next forward, success flag and loss. Bytes of the optimizer per parameter: gradient norm
-reads 4, Adam reads gradient, weight and two moments and writes three, the cast to 16 bits reads 4 and writes 2. Source: Megatron-Core
-`distributed/finalize_model_grads.py`, `optimizer/distrib_optimizer.py`.
+Order: layer-norm gradients over the tensor-parallel group, tied embedding over first and last stage, expert biases, gradient norm, Adam
+on the local shard, parameter gather unless it overlaps the next forward, success flag and loss. Bytes of the optimizer per parameter:
+gradient norm reads 4, Adam reads gradient, weight and two moments and writes three, the cast to 16 bits reads 4 and writes 2. Source:
+Megatron-Core `distributed/finalize_model_grads.py`, `optimizer/distrib_optimizer.py`.
 """
 
 from workload.gradients import BYTES, Sync
@@ -44,6 +44,9 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
     tied = sum(p.numel for p in params if p.tied)
     if tied:
         line.comm("compute", "embd", "all_reduce", size * tied, "pp.all_reduce.embedding_grads")
+    mixtures = sum(s.model.is_moe(x) for c in held for x in range(c.first, c.first + c.layers))
+    if s.model.expert_bias and mixtures:
+        line.comm("compute", "tp_dp_cp", "all_reduce", 4 * s.model.experts * mixtures, "dp.all_reduce.expert_bias")
     scope = ("world" if s.lay.instances == 1 else "instance") if s.training.data_parallel.stage != "none" else "mp"
     shards = [
         (kind, shard_of(s, sum(p.numel for p in params if p.expert == expert), expert))

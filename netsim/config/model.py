@@ -27,6 +27,7 @@ class Model:
     attention: gqa (covers mha and mqa) or mla, the latter with q_rank (0: plain query projection), kv_rank, nope_dim, rope_dim, v_dim.
     experts, top_k, expert_ffn: routed experts (0: a dense model); shared_ffn: total width of shared experts;
     dense_layers: leading layers with a dense MLP; moe_every: one layer in this many is a mixture (from the first after dense_layers).
+    expert_bias: experts are balanced by a bias that is updated from token counts once per step.
     node_limit: groups of experts (nodes) that one token may reach (0: no limit).
     mtp_layers: multi-token-prediction modules after the last layer.
     blocks: paths of Python files, each an operation of your own that every layer gets (docs/workload.md shows one).
@@ -63,6 +64,7 @@ class Model:
     top_k: Annotated[Index, named("top_k", "moe_router_topk")] = 0
     expert_ffn: Annotated[Index, named("expert_ffn", "moe_ffn_hidden_size")] = 0
     shared_ffn: Annotated[Index, named("shared_ffn", "moe_shared_expert_intermediate_size")] = 0
+    expert_bias: bool = False
     dense_layers: Index = 0
     moe_every: Annotated[Count, named("moe_every", "moe_layer_freq")] = 1
     node_limit: Index = 0

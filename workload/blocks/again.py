@@ -14,6 +14,12 @@ def recomputed(s: Shape, module: str) -> bool:
     return s.training.recompute.granularity == "selective" and module in s.training.recompute.modules
 
 
+def norm_bytes(s: Shape) -> int:
+    """Bytes that a norm in front of a linear layer keeps: its input, its output as the GEMM takes it, and statistics."""
+    output = 0 if recomputed(s, "layernorm") else s.gemm_input(s.shard * s.model.hidden)
+    return s.shard_bytes + output + 4 * s.shard
+
+
 def renorm(tape: Tape, s: Shape) -> None:
     """Restore a discarded norm output."""
     if recomputed(s, "layernorm"):

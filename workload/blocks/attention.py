@@ -5,7 +5,7 @@ Multi-head, grouped-query and multi-query attention; latent attention is in mla.
 """
 
 from workload.blocks import core
-from workload.blocks.again import recomputed, renorm
+from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.linear import column, column_backward, row, row_backward
 from workload.ops import ELEMENT, moved, norm, residual
 from workload.params import Param, of_linear, of_norm
@@ -27,10 +27,6 @@ def _rope(s: Shape, direction: str) -> list:
     return kernels + ([norm(s, width, s.tokens, direction)] if s.model.qk_norm else [])
 
 
-def _saved_norm(s: Shape) -> int:
-    return (1 if recomputed(s, "layernorm") else 2) * s.shard_bytes + 4 * s.shard
-
-
 def _saved_masks(s: Shape) -> int:
     return s.shard * s.model.hidden if s.model.dropout else 0
 
@@ -42,7 +38,7 @@ def _saved_qk_norm(s: Shape) -> int:
 def forward(tape: Tape, s: Shape, layer: int) -> None:
     """Record the forward pass."""
     m = s.model
-    tape.compute(norm(s, m.hidden, s.shard), keep=_saved_norm(s), label="attention norm")
+    tape.compute(norm(s, m.hidden, s.shard), keep=norm_bytes(s), label="attention norm")
     column(tape, s, "qkv", s.qkv_width, m.hidden)
     tape.compute(*_rope(s, "fwd"), keep=_saved_qk_norm(s), temp=2 * ELEMENT * s.tokens * s.qkv_width)
     if recomputed(s, "core_attn"):
@@ -64,7 +60,7 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
     tape.compute(*_rope(s, "bwd"), temp=s.shard_bytes + 2 * width, free=_saved_qk_norm(s))
     renorm(tape, s)
     column_backward(tape, s, "qkv", s.qkv_width, m.hidden, temp=s.shard_bytes + width)
-    tape.compute(norm(s, m.hidden, s.shard, "bwd"), residual(s, "bwd"), free=_saved_norm(s), temp=2 * s.shard_bytes, label="attention norm")
+    tape.compute(norm(s, m.hidden, s.shard, "bwd"), residual(s, "bwd"), free=norm_bytes(s), temp=2 * s.shard_bytes, label="attention norm")
 
 
 def shapes(s: Shape) -> list[tuple[int, int]]:

@@ -26,13 +26,14 @@ def _bytes(s: Shape) -> tuple[int, int, int]:
 
 
 def saved(s: Shape) -> int:
-    """Bytes kept for backward: queries, keys, values and what the kernel itself keeps."""
+    """Bytes kept for backward: queries, keys, values, output, the kernel's own, and in 8 bits the output as the projection takes it."""
     q, kv, out = _bytes(s)
     if s.training.kernels.attention == "unfused":
         masks = 5 if s.model.dropout else 2
         return q + kv + out + masks * s.training.micro_batch * s.heads * (s.training.sequence // s.lay.cp) * s.training.sequence
     before_exchange = out if s.lay.cp > 1 and s.training.parallel.cp_comm_type.startswith("a2a") else 0
-    return q + kv + out + 4 * s.tokens * s.heads + before_exchange
+    as_input = s.gemm_input(s.tokens * s.heads * s.model.dim_v) if s.narrow else 0
+    return q + kv + out + 4 * s.tokens * s.heads + before_exchange + as_input
 
 
 def inputs(s: Shape) -> int:

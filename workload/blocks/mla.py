@@ -6,7 +6,7 @@ projections, the rotary part of the key separately. Source: DeepSeek-V2, arXiv 2
 """
 
 from workload.blocks import core
-from workload.blocks.again import recomputed, renorm
+from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.linear import row, row_backward
 from workload.ops import ELEMENT, casts, gemm, moved, norm, residual
 from workload.params import Param, of_linear, of_norm
@@ -71,8 +71,8 @@ def _gathers(tape: Tape, s: Shape, op: str, suffix: str) -> None:
 def _saved(s: Shape) -> tuple[int, int, int]:
     """Bytes kept: norm input and output, latents before and after their norms, masks."""
     m = s.model
-    latents = ELEMENT * s.shard * (2 * m.q_rank + 2 * m.kv_rank + m.rope_dim)
-    return (1 if recomputed(s, "layernorm") else 2) * s.shard_bytes + 4 * s.shard, latents, s.shard * m.hidden if m.dropout else 0
+    latents = ELEMENT * s.shard * (m.q_rank + m.kv_rank + m.rope_dim) + s.gemm_input(s.shard * (m.q_rank + m.kv_rank))
+    return norm_bytes(s), latents, s.shard * m.hidden if m.dropout else 0
 
 
 def _project(tape: Tape, s: Shape) -> None:

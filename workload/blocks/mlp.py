@@ -1,6 +1,6 @@
 """The dense MLP half of a layer: norm, up projection, activation, down projection, residual. Source: Megatron-Core `transformer/mlp.py`."""
 
-from workload.blocks.again import recomputed, renorm
+from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.linear import column, column_backward, row, row_backward
 from workload.ops import ELEMENT, activation, norm, residual
 from workload.params import Param, of_linear, of_norm
@@ -23,8 +23,7 @@ def params(s: Shape) -> list[Param]:
 def _saved(s: Shape) -> tuple[int, int, int, int]:
     """Bytes kept: norm input and output, result of the up projection, result of the activation, dropout mask."""
     half = ELEMENT * s.tokens * s.ffn
-    normed = (1 if recomputed(s, "layernorm") else 2) * s.shard_bytes + 4 * s.shard
-    return normed, up(s) * half, half, s.shard * s.model.hidden if s.model.dropout else 0
+    return norm_bytes(s), up(s) * half, s.gemm_input(s.tokens * s.ffn), s.shard * s.model.hidden if s.model.dropout else 0
 
 
 def forward(tape: Tape, s: Shape, layer: int) -> None:
@@ -47,13 +46,13 @@ def _inside(tape: Tape, s: Shape) -> None:
 
 def backward(tape: Tape, s: Shape, layer: int) -> None:
     """Record the backward pass."""
-    m = s.model
+    m, half = s.model, ELEMENT * s.tokens * s.ffn
     normed, inner, active, mask = _saved(s)
     tape.compute(free=mask, temp=s.shard_bytes)
     if recomputed(s, "mlp"):
         tape.again(lambda: _inside(tape, s), free=s.shard_bytes)
-    row_backward(tape, s, "fc2", m.hidden, s.ffn, free=active, temp=s.shard_bytes + active)
-    tape.compute(activation(s, s.tokens, s.ffn, "bwd"), temp=s.shard_bytes + active + inner)
+    row_backward(tape, s, "fc2", m.hidden, s.ffn, free=active, temp=s.shard_bytes + half)
+    tape.compute(activation(s, s.tokens, s.ffn, "bwd"), temp=s.shard_bytes + half + inner)
     renorm(tape, s)
     column_backward(tape, s, "fc1", up(s) * s.ffn, m.hidden, free=inner, temp=s.shard_bytes + inner)
     tape.compute(norm(s, m.hidden, s.shard, "bwd"), residual(s, "bwd"), free=normed, temp=2 * s.shard_bytes, label="mlp norm")

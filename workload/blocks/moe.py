@@ -8,7 +8,7 @@ the rows of every rank. Source: Megatron-Core `transformer/moe`.
 import math
 from types import ModuleType
 
-from workload.blocks.again import recomputed, renorm
+from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.blocks.mlp import up
 from workload.found import found
 from workload.linear import column, column_backward, row, row_backward
@@ -58,11 +58,11 @@ class _Saved:
     def __init__(self, s: Shape, layer: int) -> None:
         m, half = s.model, ELEMENT
         self.rows = round(s.expert_rows * load(s, layer))
-        self.normed = (1 if recomputed(s, "layernorm") else 2) * s.shard_bytes + 4 * s.shard
+        self.normed = norm_bytes(s)
         self.router = 8 * s.expert_shard * m.experts
-        self.permuted = half * self.rows * m.hidden
+        self.permuted = s.gemm_input(self.rows * m.hidden)
         self.inner = half * up(s) * self.rows * s.expert_ffn
-        self.active = half * self.rows * s.expert_ffn
+        self.active = s.gemm_input(self.rows * s.expert_ffn)
         self.shared = half * (up(s) + 1) * s.tokens * m.shared_ffn // s.lay.tp
         self.mask = s.shard * m.hidden if m.dropout else 0
 
