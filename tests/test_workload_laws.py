@@ -46,6 +46,8 @@ LAYOUTS = {
     "mla": ({"model": {**MOE, **MLA}, "parallel": {"ep": 2, "tp": 2, "etp": 1, "pp": 2}, "experts": {"dispatcher": "alltoall"}}, 8),
     "mtp": ({"model": {**TINY, "mtp_layers": 1}, "parallel": {"tp": 2, "pp": 2}}, 4),
     "fsdp": ({"data_parallel": {"sharding": "full"}}, 4),
+    "fsdp in groups": ({"data_parallel": {"sharding": "full", "instances": 2}}, 4),
+    "scatter-gather": ({"parallel": {"tp": 4, "pp": 2, "sequence_parallel": False}, "pipeline": {"scatter_gather": True}}, 8),
     "zero2": ({"data_parallel": {"sharding": "zero2"}}, 4),
     "hsdp": ({"data_parallel": {"instances": 2, **OVERLAP}}, 4),
     "full recompute": ({"recompute": {"granularity": "full"}, "parallel": {"tp": 2}}, 4),
@@ -204,3 +206,11 @@ def test_stragglers_are_slower_and_seeded(monkeypatch):
     one, two = (build(monkeypatch, section, 8, seed=seed).slowdown for seed in (1, 2))
     assert (one >= 1).all() and (one != two).any()
     assert (one == build(monkeypatch, section, 8, seed=1).slowdown).all()
+
+
+def test_scattered_messages(monkeypatch):
+    layout = {"tp": 4, "pp": 2, "sequence_parallel": False}
+    whole, cut = (build(monkeypatch, training(BASE, parallel=layout, pipeline={"scatter_gather": x}), 8) for x in (False, True))
+    sent = [workload.tally(w, 0)["pp", "pp.send.forward"] for w in (whole, cut)]
+    assert sent[0].nbytes == 4 * sent[1].nbytes
+    assert workload.tally(cut, 1)["tp", "tp.all_gather.pipeline"] == (sent[0].ops, sent[0].nbytes)

@@ -121,7 +121,7 @@ class Play:
         """Play a forward and a backward step as one block."""
         held = self.stage.held
         for step in (forward, backward):
-            self.line.wait(self._arrived.pop((step.kind, step.chunk, step.microbatch), None))
+            self._receive(step.kind, step)
         block = self.blocks.woven(held[forward.chunk], held[backward.chunk])
         placed = self.line.play(
             block, forward.microbatch, held[forward.chunk].first, (backward.microbatch, held[backward.chunk].first)
@@ -132,8 +132,7 @@ class Play:
     def _compute(self, step: Step) -> None:
         chunk = self.stage.held[step.chunk]
         block = getattr(self.blocks, step.kind)(chunk)
-        message = "forward" if step.kind == "forward" else "backward"
-        self.line.wait(self._arrived.pop((message, step.chunk, step.microbatch), None))
+        self._receive("forward" if step.kind == "forward" else "backward", step)
         before = self.line.end
         placed = self.line.play(block, step.microbatch, chunk.first)
         if step.kind == "forward" and step.chunk not in self._begun and self._gathers_ahead():
@@ -142,6 +141,16 @@ class Play:
         if step.kind != "forward" and step.microbatch == self._final[step.chunk]:
             self._last.setdefault(step.chunk, []).append(placed)
         self._shard(step, placed, before)
+
+    def _scattered(self) -> bool:
+        return self.s.training.pipeline.scatter_gather and not self.s.sp
+
+    def _receive(self, message: str, step: Step) -> None:
+        """Wait for the message that a step consumes, and put its parts together."""
+        arrived = self._arrived.pop((message, step.chunk, step.microbatch), None)
+        self.line.wait(arrived)
+        if arrived and self._scattered():
+            self.line.comm("compute", "tp", "all_gather", self.s.full_bytes, "tp.all_gather.pipeline", step.microbatch)
 
     def _shard(self, step: Step, placed: Placed, before: Ref | None) -> None:
         """What sharded gradients and parameters need around one block, in every microbatch."""
@@ -174,7 +183,8 @@ class Play:
         }
         dim = f"pp_{'rev_' if turned else ''}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
         name = f"pp.sendrecv.{kind}"
-        ref = self.line.comm(stream[action, onward], dim, "sendrecv", self.s.shard_bytes, name, step.microbatch, (self.line.end,))
+        nbytes = self.s.shard_bytes // (self.s.lay.tp if self._scattered() else 1)
+        ref = self.line.comm(stream[action, onward], dim, "sendrecv", nbytes, name, step.microbatch, (self.line.end,))
         self._posted.append(ref)
         if action == "send":
             self._sent[kind] = ref

@@ -54,6 +54,7 @@ class Pipeline:
     schedule: a file of workload/schedules (auto: 1f1b, interleaved where vpp > 1) or a path to one of your own.
     group_size: microbatches per group of virtual stages (default: pp).
     overlap_p2p: send and receive beside compute (default: with interleaving only); warmup_flush: in warm-up and cool-down too.
+    scatter_gather: without sequence parallelism, send one tp-th of an activation and gather it behind the receiver (Megatron-LM until 2023).
     layers_per_virtual_stage: another way to give vpp.
     first_stage_layers, last_stage_layers: the other stages share the rest.
     embedding_as_layer, loss_as_layer: count them as one layer each when layers are dealt out.
@@ -66,6 +67,7 @@ class Pipeline:
     group_size: Annotated[Count | None, named("group_size", "microbatch_group_size_per_vp_stage")] = None
     overlap_p2p: Annotated[bool | None, named("overlap_p2p", "overlap_p2p_comm")] = None
     warmup_flush: Annotated[bool, named("warmup_flush", "overlap_p2p_comm_warmup_flush")] = False
+    scatter_gather: Annotated[bool, named("scatter_gather", "scatter_gather_tensors_in_pipeline")] = False
     batch_p2p: Annotated[bool | None, named("batch_p2p", "batch_p2p_comm")] = None
     layers_per_virtual_stage: Annotated[Count | None, named("layers_per_virtual_stage", "num_layers_per_virtual_pipeline_stage")] = None
     first_stage_layers: Annotated[
