@@ -14,9 +14,9 @@ duration of a call on that stream. For pipeline transfers the part before both s
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from netsim.kernels import flow, heap
+from netsim.kernels.jit import inlined, kernel
 from netsim.kernels.structs import COMM, Array
 
 READY, BLOCKED, JOINED, PARKED, ENDED = 0, 1, 2, 3, 4
@@ -90,7 +90,7 @@ class Exec(NamedTuple):
     start_call: Array  # int64[X]
 
 
-@njit(cache=True)
+@kernel
 def begin(x, f):  # type: ignore[no-untyped-def]
     """Look at every stream once, GPU by GPU, at time 0."""
     for gpu in range(x.program.shape[0]):
@@ -98,7 +98,7 @@ def begin(x, f):  # type: ignore[no-untyped-def]
         _drain(x, f)
 
 
-@njit(cache=True)
+@kernel
 def run(x, f, until):  # type: ignore[no-untyped-def]
     """Process all events up to and including `until`; stop early when an external call starts soon enough to end before that.
 
@@ -129,7 +129,7 @@ def run(x, f, until):  # type: ignore[no-untyped-def]
         _drain(x, f)
 
 
-@njit(cache=True)
+@kernel
 def complete(x, f, groups, times):  # type: ignore[no-untyped-def]
     """Tell that external calls of these groups ended at these times (in order, none before the time reached)."""
     for i in range(groups.shape[0]):
@@ -138,7 +138,7 @@ def complete(x, f, groups, times):  # type: ignore[no-untyped-def]
         _drain(x, f)
 
 
-@njit(cache=True)
+@kernel
 def _begin_round(x, gpu, t):  # type: ignore[no-untyped-def]
     x.live[gpu] = x.n_streams
     first = gpu * x.n_streams
@@ -150,20 +150,20 @@ def _begin_round(x, gpu, t):  # type: ignore[no-untyped-def]
         _look(x, k)
 
 
-@njit(cache=True)
+@inlined
 def _look(x, k):  # type: ignore[no-untyped-def]
     x.stack[x.scalar[STACK]] = k
     x.scalar[STACK] += 1
 
 
-@njit(cache=True)
+@inlined
 def _drain(x, f):  # type: ignore[no-untyped-def]
     while x.scalar[STACK] > 0:
         x.scalar[STACK] -= 1
         _play(x, f, x.stack[x.scalar[STACK]])
 
 
-@njit(cache=True)
+@kernel
 def _play(x, f, k):  # type: ignore[no-untyped-def]
     """Play a stream forward from its next row until it blocks, joins, parks or ends."""
     gpu, s = k // x.n_streams, k % x.n_streams
@@ -208,7 +208,7 @@ def _play(x, f, k):  # type: ignore[no-untyped-def]
         _end_row(x, gpu, k, row, t, t, t + np.int64(np.rint(work)))
 
 
-@njit(cache=True)
+@inlined
 def _alone(x, gpu, k):  # type: ignore[no-untyped-def]
     """True if no other stream of the GPU is busy or about to be."""
     if x.active[gpu] > 0:
@@ -219,7 +219,7 @@ def _alone(x, gpu, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
+@inlined
 def _charge(x, gpu, t0, t1, dep):  # type: ignore[no-untyped-def]
     """Charge the wait [t0, t1) of the compute stream to the dependency that ended last."""
     category = x.category[dep]
@@ -233,7 +233,7 @@ def _charge(x, gpu, t0, t1, dep):  # type: ignore[no-untyped-def]
         x.exposed[gpu, category] += t1 - t0
 
 
-@njit(cache=True)
+@inlined
 def _join(x, f, gpu, k, row, t):  # type: ignore[no-untyped-def]
     """A member reaches its group's next call; the last one starts it."""
     group = x.group_of[x.dim[row], gpu]
@@ -258,7 +258,7 @@ def _join(x, f, gpu, k, row, t):  # type: ignore[no-untyped-def]
             flow.start(f, x.call_flow[place], x.group_since[group])
 
 
-@njit(cache=True)
+@kernel
 def _end_call(x, group, t):  # type: ignore[no-untyped-def]
     """A call has ended: all members go on."""
     place = x.group_call[group]
@@ -284,7 +284,7 @@ def _end_call(x, group, t):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(cache=True)
+@inlined
 def _end_kernel(x, k, t):  # type: ignore[no-untyped-def]
     gpu = k // x.n_streams
     x.active[gpu] -= 1
@@ -293,7 +293,7 @@ def _end_kernel(x, k, t):  # type: ignore[no-untyped-def]
     _look(x, k)
 
 
-@njit(cache=True)
+@inlined
 def _end_row(x, gpu, k, row, start, begun, end):  # type: ignore[no-untyped-def]
     """Book a row that ran from `start` to `end`, and look again at streams that waited for it."""
     x.next_row[k] = row + 1
@@ -315,7 +315,7 @@ def _end_row(x, gpu, k, row, start, begun, end):  # type: ignore[no-untyped-def]
                 _look(x, other)
 
 
-@njit(cache=True)
+@inlined
 def _end_stream(x, gpu, k):  # type: ignore[no-untyped-def]
     x.state[k] = ENDED
     x.live[gpu] -= 1
@@ -333,7 +333,7 @@ def _end_stream(x, gpu, k):  # type: ignore[no-untyped-def]
         x.scalar[ENDS] += 1
 
 
-@njit(cache=True)
+@inlined
 def _occupy(x, gpu, sms, t):  # type: ignore[no-untyped-def]
     """Communication takes (or, negative, frees) SMs at time t: kernels that share the GPU change their speed."""
     for k in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
@@ -346,12 +346,12 @@ def _occupy(x, gpu, sms, t):  # type: ignore[no-untyped-def]
             _reschedule(x, gpu, k)
 
 
-@njit(cache=True)
+@inlined
 def _speed(x, gpu):  # type: ignore[no-untyped-def]
     return max(x.n_sms - x.occupied[gpu], 1) / x.n_sms
 
 
-@njit(cache=True)
+@inlined
 def _reschedule(x, gpu, k):  # type: ignore[no-untyped-def]
     x.version[k] += 1
     if x.scalar[SIZE] == x.heap_t.shape[0]:
@@ -366,14 +366,14 @@ def _reschedule(x, gpu, k):  # type: ignore[no-untyped-def]
     heap.push(x.heap_t, x.heap_key, x.heap_version, x.scalar, t, k, x.version[k])
 
 
-@njit(cache=True)
+@inlined
 def _next_end(x):  # type: ignore[no-untyped-def]
     while x.scalar[SIZE] > 0 and x.version[x.heap_key[0]] != x.heap_version[0]:
         heap.pop(x.heap_t, x.heap_key, x.heap_version, x.scalar)
     return x.heap_t[0] if x.scalar[SIZE] > 0 else flow.NEVER
 
 
-@njit(cache=True)
+@inlined
 def _kernel_time(x, gpu, row):  # type: ignore[no-untyped-def]
     """Duration on this GPU in this iteration: the program's, times the GPU's factor, times a seeded log-normal deviation."""
     work = x.duration[row] * x.slow[gpu]
@@ -384,14 +384,14 @@ def _kernel_time(x, gpu, row):  # type: ignore[no-untyped-def]
     return work
 
 
-@njit(cache=True)
+@inlined
 def _mix(h):  # type: ignore[no-untyped-def]
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return h ^ (h >> np.uint64(31))
 
 
-@njit(cache=True)
+@inlined
 def _normal(seed, gpu, row, turn):  # type: ignore[no-untyped-def]
     """A standard normal number that is a function of its arguments (splitmix64, Box-Muller)."""
     h = _mix(seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(gpu + 1))

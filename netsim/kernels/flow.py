@@ -13,9 +13,9 @@ takes what its links allow at once. A bundle whose pace did not change keeps its
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from netsim.kernels import heap, maxmin
+from netsim.kernels.jit import inlined, kernel
 from netsim.kernels.structs import Array
 
 NEVER = np.int64(2**62)
@@ -79,7 +79,7 @@ class Flow(NamedTuple):
     part_used: Array  # float64[L]
 
 
-@njit(cache=True)
+@kernel
 def start(f, call, t):  # type: ignore[no-untyped-def]
     """Start a call whose members have all arrived at time t (not before the time already reached)."""
     footprint = f.call_footprint[call]
@@ -88,7 +88,7 @@ def start(f, call, t):  # type: ignore[no-untyped-def]
     _push(f, t + f.call_launch[call], LAUNCH * KIND + footprint, 0)
 
 
-@njit(cache=True)
+@kernel
 def next_time(f):  # type: ignore[no-untyped-def]
     """Time of the next event; NEVER when there is none."""
     while f.scalar[SIZE] > 0 and _stale(f, 0):
@@ -96,7 +96,7 @@ def next_time(f):  # type: ignore[no-untyped-def]
     return f.heap_t[0] if f.scalar[SIZE] > 0 else NEVER
 
 
-@njit(cache=True)
+@kernel
 def step(f, t):  # type: ignore[no-untyped-def]
     """Process every event at time t; footprints that completed are in `done[: scalar[DONE]]`."""
     f.scalar[DONE] = 0
@@ -118,20 +118,20 @@ def step(f, t):  # type: ignore[no-untyped-def]
     _settle(f, t)
 
 
-@njit(cache=True)
+@kernel
 def schedule_changes(f):  # type: ignore[no-untyped-def]
     """Enter the timed changes of capacity as events."""
     for c in range(f.change_t.shape[0]):
         _push(f, f.change_t[c], CHANGE * KIND + c, 0)
 
 
-@njit(cache=True)
+@inlined
 def _stale(f, i):  # type: ignore[no-untyped-def]
     key = f.heap_key[i]
     return key // KIND == FINISH and f.version[key % KIND] != f.heap_version[i]
 
 
-@njit(cache=True)
+@kernel
 def _push(f, t, key, version):  # type: ignore[no-untyped-def]
     if f.scalar[SIZE] == f.heap_t.shape[0]:  # drop what is stale; the live entries always fit in half of it
         n = 0
@@ -144,7 +144,7 @@ def _push(f, t, key, version):  # type: ignore[no-untyped-def]
     heap.push(f.heap_t, f.heap_key, f.heap_version, f.scalar, t, key, version)
 
 
-@njit(cache=True)
+@inlined
 def _touch(f, link):  # type: ignore[no-untyped-def]
     if f.mark_link[link] != -1:
         f.mark_link[link] = -1
@@ -152,7 +152,7 @@ def _touch(f, link):  # type: ignore[no-untyped-def]
         f.scalar[DIRTY] += 1
 
 
-@njit(cache=True)
+@kernel
 def _launch(f, footprint, t):  # type: ignore[no-untyped-def]
     """The first byte of a call may move: its bundles join their links."""
     call = f.footprint_call[footprint]
@@ -187,7 +187,7 @@ def _launch(f, footprint, t):  # type: ignore[no-untyped-def]
                 _touch(f, f.node_link[k])
 
 
-@njit(cache=True)
+@kernel
 def _set_pace(f, b, pace, t):  # type: ignore[no-untyped-def]
     """Book what bundle b moved since its last change, and go on at `pace`."""
     _book(f, b, t)
@@ -197,7 +197,7 @@ def _set_pace(f, b, pace, t):  # type: ignore[no-untyped-def]
         _push(f, t + np.int64(np.ceil(f.left[b] / pace * 1e12)), FINISH * KIND + b, f.version[b])
 
 
-@njit(cache=True)
+@inlined
 def _book(f, b, t):  # type: ignore[no-untyped-def]
     if t > f.since[b]:
         if f.pace[b] > 0.0:
@@ -208,7 +208,7 @@ def _book(f, b, t):  # type: ignore[no-untyped-def]
         f.since[b] = t
 
 
-@njit(cache=True)
+@kernel
 def _finish(f, b, t):  # type: ignore[no-untyped-def]
     """Bundle b has moved its volume: it leaves its links; with the last one of its call the fill begins."""
     footprint = f.bundle_footprint[b]
@@ -233,7 +233,7 @@ def _finish(f, b, t):  # type: ignore[no-untyped-def]
         _push(f, t + f.call_fill[call], COMPLETE * KIND + footprint, 0)
 
 
-@njit(cache=True)
+@kernel
 def _settle(f, t):  # type: ignore[no-untyped-def]
     """Solve again every component around a dirty link."""
     n_dirty = f.scalar[DIRTY]
@@ -248,7 +248,7 @@ def _settle(f, t):  # type: ignore[no-untyped-def]
     f.scalar[DIRTY] = 0
 
 
-@njit(cache=True)
+@kernel
 def _solve_component(f, seed, epoch, t):  # type: ignore[no-untyped-def]
     n_links, n_bundles = 1, 0
     f.part_link[0] = seed
@@ -273,7 +273,7 @@ def _solve_component(f, seed, epoch, t):  # type: ignore[no-untyped-def]
                         n_links += 1
             k = f.node_next[k]
     # bundles by number, so that rounding does not depend on who joined first
-    f.part_bundle[:n_bundles].sort()
+    heap.sort(f.part_bundle, n_bundles)
     n = 0
     for i in range(n_bundles):
         b = f.part_bundle[i]

@@ -3,10 +3,10 @@
 The number of entries is kept by the caller in `size[0]`. Order is (time, key), so the outcome does not depend on the order of pushes.
 """
 
-from numba import njit
+from netsim.kernels.jit import kernel
 
 
-@njit(cache=True)
+@kernel
 def push(times, keys, versions, size, t, key, version):  # type: ignore[no-untyped-def]
     """Add an event; the arrays must have room for it."""
     i = size[0]
@@ -20,7 +20,7 @@ def push(times, keys, versions, size, t, key, version):  # type: ignore[no-untyp
     times[i], keys[i], versions[i] = t, key, version
 
 
-@njit(cache=True)
+@kernel
 def pop(times, keys, versions, size):  # type: ignore[no-untyped-def]
     """Remove the first event; read it at index 0 before."""
     n = size[0] - 1
@@ -30,7 +30,7 @@ def pop(times, keys, versions, size):  # type: ignore[no-untyped-def]
     sift(times, keys, versions, n, 0, times[n], keys[n], versions[n])
 
 
-@njit(cache=True)
+@kernel
 def sift(times, keys, versions, n, i, t, key, version):  # type: ignore[no-untyped-def]
     """Put an event at index i of a heap of n, or deeper where a child comes first."""
     while True:
@@ -47,8 +47,34 @@ def sift(times, keys, versions, n, i, t, key, version):  # type: ignore[no-untyp
     times[i], keys[i], versions[i] = t, key, version
 
 
-@njit(cache=True)
+@kernel
 def heapify(times, keys, versions, n):  # type: ignore[no-untyped-def]
     """Make a heap of the first n entries."""
     for i in range(n // 2 - 1, -1, -1):
         sift(times, keys, versions, n, i, times[i], keys[i], versions[i])
+
+
+@kernel
+def sort(values, n):  # type: ignore[no-untyped-def]
+    """Sort the first n values in place (heapsort: kernels may not call NumPy's, see kernels.jit)."""
+    for start in range(n // 2 - 1, -1, -1):
+        _sink(values, start, n)
+    for end in range(n - 1, 0, -1):
+        values[0], values[end] = values[end], values[0]
+        _sink(values, 0, end)
+
+
+@kernel
+def _sink(values, i, n):  # type: ignore[no-untyped-def]
+    value = values[i]
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        if child + 1 < n and values[child + 1] > values[child]:
+            child += 1
+        if values[child] <= value:
+            break
+        values[i] = values[child]
+        i = child
+    values[i] = value

@@ -10,12 +10,13 @@ that are reached at the same pace (to a relative 1e-12) freeze together, so a sy
 """
 
 import numpy as np
-from numba import njit
+
+from netsim.kernels.jit import kernel
 
 TIE = 1.0 + 1e-12
 
 
-@njit(cache=True)
+@kernel
 def solve(bundle_ptr, link_idx, coef, capacity, cap, pace, load, used):  # type: ignore[no-untyped-def]
     """Write the max-min fair pace of every bundle into `pace`.
 

@@ -49,10 +49,11 @@ class Builder:
         self.n_footprints = 0
         self.n_calls = 0
 
-    def add(self, plan: Plan, members: Array) -> tuple[Array, Array]:
+    def add(self, plan: Plan, members: Array, family: int = 0) -> tuple[Array, Array]:
         """Register one call for every row of `members` (int32[G, R], GPUs in rank order).
 
-        Returns (calls int64[G], footprints int64[G]). Calls of the same groups whose plans load the same links share footprints.
+        Returns (calls int64[G], footprints int64[G]). Calls of the same groups (of one family: two
+        communicators may have the same members) whose plans load the same links share footprints.
         """
         n_groups, n_bundles = len(members), len(plan.bundle_cap)
         heaviest = np.zeros(n_bundles, np.int64)
@@ -60,7 +61,7 @@ class Builder:
         share = plan.edge_weight * plan.edge_bytes / np.maximum(heaviest, 1)[plan.edge_bundle]
         kind = np.unique(np.stack([heaviest.astype(np.float64), plan.bundle_cap]), axis=1, return_inverse=True)[1].ravel()
         edges = (plan.edge_src, plan.edge_dst, plan.edge_nic_src, plan.edge_nic_dst, plan.edge_qp, plan.edge_bundle, share, kind)
-        key = (members.tobytes(), *(array.tobytes() for array in edges))
+        key = (bytes([family]), members.tobytes(), *(array.tobytes() for array in edges))
         if key not in self._shapes:
             self._shapes[key] = self._footprints(plan, members, share, kind)
         first, counts, source = self._shapes[key]

@@ -1,0 +1,144 @@
+"""The co-simulation loop: GPUs and network advance together until every GPU has ended its iterations."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from netsim.kernels import executor, flow
+from netsim.kernels.executor import Exec
+from netsim.kernels.flow import Flow
+from netsim.kernels.structs import Array
+from netsim.network.api import PS_NEVER, Engine
+
+SLICES = 400
+"""Reports of progress per run, about."""
+
+
+class Log(NamedTuple):
+    """What moved when, as the fluid kernel logged it (see kernels.flow)."""
+
+    bundle: Array
+    t0: Array
+    t1: Array
+    pace: Array
+
+
+def run_flow(gpus: Exec, network: Flow, report: Callable[[float, int], None], stop: Callable[[], bool]) -> tuple[Log, bool]:
+    """Run to the end on the fluid network; returns the log of transfers and whether the end was reached.
+
+    `report(fraction, t_ps)` is told the share of rows done; `stop()` is asked now and then whether to break off.
+    """
+    parts: list[Log] = []
+    total = _rows(gpus)
+    executor.begin(gpus, network)
+    step, until = 1_000_000, 0  # ps of simulated time per slice, adapted to the share of the work that it does
+    done = 0.0
+    while True:
+        until = executor.run(gpus, network, until + step)
+        if network.scalar[flow.LOG]:
+            parts.append(_drain(network))
+        if _idle(gpus, network):
+            break
+        share = _done(gpus) / total
+        step = int(step * 2) if share - done < 1 / SLICES else max(1_000_000, step // 2)
+        done = share
+        report(share, int(gpus.scalar[executor.NOW]))
+        if stop():
+            return _joined(parts), False
+    _ended(gpus)
+    report(1.0, int(gpus.end.max()))
+    return _joined(parts), True
+
+
+def run_engine(
+    gpus: Exec,
+    scale_up: Flow,
+    engine: Engine,
+    handles: Array,
+    report: Callable[[float, int], None],
+    stop: Callable[[], bool],
+    sample: Callable[[int], int],
+) -> tuple[Log, bool]:
+    """Run to the end with an engine of its own for calls that leave the node; calls inside a node move on `scale_up`.
+
+    `handles[place]` is the engine's handle of a call. Executor and engine take turns: the executor plays up to the earliest time at which the
+    engine can complete anything, hands over what it started on the way, and the engine plays up to the same time. `sample(t_ps)` is called
+    whenever that time is reached and returns the next one.
+    """
+    parts: list[Log] = []
+    total = _rows(gpus)
+    executor.begin(gpus, scale_up)
+    next_sample, shown = sample(0), 0.0
+    while True:
+        horizon = min(engine.next_time(), next_sample)
+        reached = executor.run(gpus, scale_up, min(horizon, int(flow.NEVER) - 1))
+        if scale_up.scalar[flow.LOG]:
+            parts.append(_drain(scale_up))
+        n = int(gpus.scalar[executor.N_STARTS])
+        if n:
+            order = np.lexsort((gpus.start_group[:n], gpus.start_t[:n]))
+            places = gpus.start_call[:n][order]
+            engine.start(gpus.start_group[:n][order].astype(np.int64), handles[places], gpus.start_t[:n][order].copy())
+            gpus.scalar[executor.N_STARTS] = 0
+        elif engine.next_time() == PS_NEVER and _idle(gpus, scale_up):
+            break
+        if reached > 0:
+            done, times = engine.advance(reached)
+            if len(done):
+                executor.complete(gpus, scale_up, done, times)
+        if reached >= next_sample:
+            next_sample = sample(next_sample)
+        share = _done(gpus) / total
+        if share - shown > 1 / SLICES:
+            shown = share
+            report(share, int(gpus.scalar[executor.NOW]))
+        if stop():
+            return _joined(parts), False
+    _ended(gpus)
+    report(1.0, int(gpus.end.max()))
+    return _joined(parts), True
+
+
+def _ended(gpus: Exec) -> None:
+    ended, n = int(gpus.scalar[executor.ENDS]), len(gpus.program)
+    if ended != n:
+        raise AssertionError(f"{n - ended} of {n} GPUs wait for ever: {stuck(gpus)}")
+
+
+def stuck(gpus: Exec) -> str:
+    """Say for a few GPUs which rows they wait at."""
+    said = []
+    for k in np.flatnonzero((gpus.state == executor.JOINED) | (gpus.state == executor.BLOCKED))[:8]:
+        gpu, stream = divmod(int(k), gpus.n_streams)
+        said.append(f"gpu {gpu} stream {stream} row {gpus.next_row[k]} ({'joined' if gpus.state[k] == executor.JOINED else 'blocked'})")
+    return "; ".join(said)
+
+
+def _idle(gpus: Exec, network: Flow) -> bool:
+    """True when every GPU has ended, or nothing is left that could let one go on."""
+    silent = flow.next_time(network) == flow.NEVER and gpus.scalar[executor.SIZE] == 0
+    return bool(silent or gpus.scalar[executor.ENDS] == len(gpus.program))
+
+
+def _rows(gpus: Exec) -> int:
+    return int(np.diff(gpus.stream_ptr[:: gpus.n_streams])[gpus.program].sum()) * gpus.iterations
+
+
+def _done(gpus: Exec) -> int:
+    starts = gpus.stream_ptr[:-1].reshape(-1, gpus.n_streams)[gpus.program].ravel()
+    rows = np.diff(gpus.stream_ptr[:: gpus.n_streams])[gpus.program]
+    live = np.minimum(gpus.round, gpus.iterations - 1)
+    return int((gpus.next_row - starts).sum() + (rows * live).sum())
+
+
+def _drain(network: Flow) -> Log:
+    n = int(network.scalar[flow.LOG])
+    network.scalar[flow.LOG] = 0
+    return Log(network.log_bundle[:n].copy(), network.log_t0[:n].copy(), network.log_t1[:n].copy(), network.log_pace[:n].copy())
+
+
+def _joined(parts: list[Log]) -> Log:
+    if not parts:
+        return Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    return Log(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
