@@ -37,7 +37,7 @@ class Ecn:
 
     kmin: Size = 400_000
     kmax: Size = 1_600_000
-    pmax: Share = 0.2
+    pmax: Share = 0.01
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.kmin > self.kmax:

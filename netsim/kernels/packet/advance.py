@@ -49,7 +49,7 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
     return scal[NOW]
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def earliest(block: Array, n: int) -> int:
     """Return the least time of all blocks."""
     t = NEVER
@@ -58,7 +58,7 @@ def earliest(block: Array, n: int) -> int:
     return t
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def first_done(s: Tables) -> int:
     """Return when the first of the completed calls completed, NEVER where there is none."""
     t = NEVER

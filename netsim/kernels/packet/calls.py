@@ -11,7 +11,7 @@ from numba import njit
 
 from netsim.kernels.packet.layout import (
     ARRIVED_MSGS, BLOCK, CALL, CONSUMED, CREDIT_PS, DELAY_PS, DEP_0, DEP_1, DONE_CALLS, EDGE, EDGE_0, EDGE_MSGS, EDGES_LEFT, EV_MESSAGE, FLOW_0,
-    FLOW_SHIFT, FLOWS, GPU_MASK, GPU_SHIFT, GPU_TOKEN, HEAD, HOP_SHIFT, INPUT_SHIFT, INQ, LAST_PS, N_LINKS, PATH_SHIFT, RDEP_0, RDEP_1, READY_MSGS, RX,
+    FLOW_SHIFT, FLOWS, GPU_MASK, GPU_SHIFT, GPU_TOKEN, HEAD, HOP_SHIFT, INPUT_SHIFT, INQ, LAST_PS, LIVE_CALLS, N_LINKS, PLACE, PATH_SHIFT, RDEP_0, RDEP_1, READY_MSGS, RX,
     RX_EDGE, RX_MESSAGE, SCALE_UP_EDGE, SEQ_MASK, SEQ_SHIFT, SRC_GPU, TO_NIC, TOKEN_0, TOKEN_MASK, TOKEN_SHIFT, TX, TX_EDGE, UPLINK, WINDOW,
 )  # fmt: skip
 from netsim.kernels.packet.ring import insert, wake
@@ -104,6 +104,18 @@ def release(s: Tables, e: int, t: int) -> None:
 
 
 @njit(cache=True)
+def ended(s: Tables, c: int) -> None:
+    """Move call `c` from those under way to those that have completed."""
+    s.done[s.scal[DONE_CALLS]] = c
+    s.scal[DONE_CALLS] += 1
+    n = s.scal[LIVE_CALLS] - 1
+    other, place = s.live[n], s.call[(c << CALL) + PLACE]
+    s.live[place] = other
+    s.call[(other << CALL) + PLACE] = place
+    s.scal[LIVE_CALLS] = n
+
+
+@njit(cache=True)
 def arrive(s: Tables, f: int, t: int) -> None:
     """A message of flow `f` is at hand at its GPU at `t`; its edge may be complete, and others may go on."""
     edge = s.edge
@@ -124,8 +136,7 @@ def arrive(s: Tables, f: int, t: int) -> None:
         s.call[c + EDGES_LEFT] -= 1
         s.call[c + LAST_PS] = max(s.call[c + LAST_PS], t)
         if s.call[c + EDGES_LEFT] == 0:
-            s.done[s.scal[DONE_CALLS]] = edge[o + BLOCK]
-            s.scal[DONE_CALLS] += 1
+            ended(s, edge[o + BLOCK])
 
 
 @njit(cache=True, inline="always")

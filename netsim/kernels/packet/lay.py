@@ -4,9 +4,10 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import cc as hooks
-from netsim.kernels.packet.calls import gpu_event
+from netsim.kernels.packet.calls import ended, gpu_event
 from netsim.kernels.packet.layout import (
-    ARRIVED_MSGS, CALL, CALL_EDGE_0, CALL_EDGES, CONSUMED, DEP_0, DEP_1, DONE_CALLS, EDGE, EDGE_MSGS, EDGES_LEFT, END, EV_MESSAGE, FLOW_0, FLOW_SHIFT,
+    BOUND, BOUND_AT, LIVE_CALLS, PLACE,
+    ARRIVED_MSGS, CALL, CALL_EDGE_0, CALL_EDGES, CONSUMED, DEP_0, DEP_1, EDGE, EDGE_MSGS, EDGES_LEFT, END, EV_MESSAGE, FLOW_0, FLOW_SHIFT,
     FLOWS, GPU_SHIFT, GPU_START, HEAD, INPUT_SHIFT, LAST_CNP, LAST_MESSAGE, LAST_PS, LATENCY, LEFT, MESSAGES, MTU, N_LINKS, NEVER, NEXT_READY, PATH_SHIFT,
     PAYLOAD, PER_MESSAGE, PORT, RDEP_0, RDEP_1, READY_MSGS, RETURN, RX, RX_EDGE, RX_GPU, RX_LEFT, RX_MESSAGE, RX_UPLINK, SER, SER_CONTROL, SRC_GPU,
     TO_GPU, TOKEN_0, TOKEN_SHIFT, TX, TX_EDGE, UPLINK,
@@ -99,9 +100,13 @@ def begin(s: Tables, c: int, t: int) -> None:
             s.rx[(f << RX) + RX_MESSAGE] = 0
     s.call[(c << CALL) + EDGES_LEFT] = left
     s.call[(c << CALL) + LAST_PS] = t
+    s.live[s.scal[LIVE_CALLS]] = c
+    s.call[(c << CALL) + PLACE] = s.scal[LIVE_CALLS]
+    s.call[(c << CALL) + BOUND] = t
+    s.call[(c << CALL) + BOUND_AT] = -1
+    s.scal[LIVE_CALLS] += 1
     if left == 0:
-        s.done[s.scal[DONE_CALLS]] = c
-        s.scal[DONE_CALLS] += 1
+        ended(s, c)
     for e in range(first, first + s.call[(c << CALL) + CALL_EDGES]):
         o, waits = e << EDGE, False
         for d in range(edge[o + DEP_0], edge[o + DEP_1]):

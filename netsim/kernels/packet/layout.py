@@ -72,12 +72,12 @@ EDGE, BLOCK, READY_MSGS, ARRIVED_MSGS, EDGE_MSGS, WINDOW, CONSUMED, FLOW_0, FLOW
 )  # fmt: skip
 
 # live calls
-CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE = 3, 0, 1, 2, 3, 4, 5
+CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOUND_AT, PLACE = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 # scalars
 (NOW, ARENA_TOP, WINDOW_PS, MTU, CONTROL_SIZE, FLOW_CONTROL, ECN_ON, KMIN, KMAX, SEED, ACKS, ACK_EVERY, CNP_GAP, N_LINKS, N_GPUS, N_NODES,
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
- N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY) = range(34)  # fmt: skip
+ N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS) = range(35)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
 HEADROOM, TOO_MANY_PAUSES, LOST_FOR_EVER = 1, 2, 3
 NO_CONTROL, PFC_ON, CREDITS_ON = 0, 1, 2
@@ -124,6 +124,8 @@ class State(NamedTuple):
     token: Array  # int64[K] counters
     call: Array
     done: Array  # int64[C] calls that have completed, in no order
+    live: Array  # int64[C] calls under way, likewise
+    load: Array  # int64[L] scratch
     log: Array  # int64[3 G] departures of inputs near a threshold: key, bytes, next of the same input
     log_head: Array  # int64[L]
     scratch: Array  # int64[...]

@@ -6,6 +6,7 @@ from netsim.config.network import Network
 from netsim.errors import InputError
 from netsim.kernels.packet import layout as k
 from netsim.kernels.packet.advance import advance
+from netsim.kernels.packet.bound import next_completion
 from netsim.kernels.packet.lay import begin, open_flows, open_paths
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import NIC, Array, Plan, Routes, Topology
@@ -72,12 +73,8 @@ class PacketEngine:
 
     def next_time(self) -> int:
         """Return a lower bound of the next completion; `PS_NEVER` when nothing is under way."""
-        s = self.state
-        t = min(int(s.send_block.min()), int(s.receive_block.min()))
-        done = s.done[: s.scal[k.DONE_CALLS]]
-        if done.size:
-            t = min(t, int(s.call[(done << k.CALL) + k.LAST_PS].min()))
-        return PS_NEVER if t >= k.NEVER else max(t, self.now_ps)
+        t = int(next_completion(self.tables))
+        return PS_NEVER if t >= k.NEVER else t
 
     def advance(self, until_ps: int) -> tuple[Array, Array]:
         """Move to the first completion if that is at or before `until_ps`, else to `until_ps`; returns (instances, times) of all that complete then."""
@@ -153,6 +150,7 @@ class PacketEngine:
             token=grown(s.token, self.n_tokens),
             call=grown(s.call, self.n_calls << k.CALL),
             done=grown(s.done, self.n_calls),
+            live=grown(s.live, self.n_calls),
         )
         s.edge[e0 << k.EDGE : self.n_edges << k.EDGE] = rows.ravel()
         row = s.call[c << k.CALL : (c + 1) << k.CALL]

@@ -20,8 +20,8 @@ from netsim.kernels.structs import Array
 
 PARAMETERS = {
     "g": ("number", "0.00390625", "weight of the newest mark in alpha (1/256)"),
-    "rate_ai": ("rate", "40 Mbps", "R_AI, step of additive increase"),
-    "rate_hai": ("rate", "400 Mbps", "R_HAI, step of hyper increase"),
+    "rate_ai": ("rate", "400 Mbps", "R_AI, step of additive increase (40 Mbps on the 40 Gbps links of the paper)"),
+    "rate_hai": ("rate", "4 Gbps", "R_HAI, step of hyper increase"),
     "rate_min": ("rate", "100 Mbps", "least rate"),
     "alpha_timer": ("time", "55 us", "K, after which alpha decays without a notification"),
     "rate_timer": ("time", "55 us", "T, of the increase timer"),

@@ -1,0 +1,56 @@
+"""A lower bound of the time at which the next call completes, so that whoever drives the engine may look away until then.
+
+A call cannot complete before the packets that it has yet to send have left the port that has most of them, nor before anything happens at
+all: what has been received up to now has been dealt with, and what is sent from now on takes a window to arrive. Bounds stay valid as time passes, so each call keeps its own, and only those that are least are computed again.
+"""
+
+from numba import njit
+
+from netsim.kernels.packet import layout as k
+from netsim.kernels.packet.advance import earliest, first_done
+from netsim.kernels.packet.port import transfer
+from netsim.kernels.packet.tables import Tables
+
+
+@njit(cache=True)
+def next_completion(s: Tables) -> int:
+    """Return the bound, NEVER where no call is under way."""
+    now, n_blocks = s.scal[k.NOW], (s.scal[k.N_VERTICES] + 31) >> k.BLOCK_SHIFT
+    done = first_done(s)
+    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + s.scal[k.WINDOW_PS])
+    event = min(event, k.NEVER)
+    while True:
+        least, which = done, -1
+        for i in range(s.scal[k.LIVE_CALLS]):
+            c = s.live[i] << k.CALL
+            if s.call[c + k.BOUND] < least:
+                least, which = s.call[c + k.BOUND], c
+        if which < 0 or s.call[which + k.BOUND_AT] == now:
+            return max(least, min(event, done))
+        s.call[which + k.BOUND] = max(event, now + unsent_ps(s, which))
+        s.call[which + k.BOUND_AT] = now
+
+
+@njit(cache=True)
+def unsent_ps(s: Tables, c: int) -> int:
+    """Return how long the busiest port of a call needs for what it has not sent yet."""
+    edge, tx, most = s.edge, s.tx, 0
+    first, last = s.call[c + k.CALL_EDGE_0], s.call[c + k.CALL_EDGE_0] + s.call[c + k.CALL_EDGES]
+    for adding in (False, True):
+        for e in range(first, last):
+            o = e << k.EDGE
+            waiting = edge[o + k.EDGE_MSGS] - edge[o + k.READY_MSGS] - 1
+            for f in range(edge[o + k.FLOW_0], edge[o + k.FLOW_0] + edge[o + k.FLOWS]):
+                x, u = f << k.TX, tx[(f << k.TX) + k.UPLINK]
+                if not adding:
+                    s.load[u] = 0
+                    continue
+                ser, per_byte = s.port[(u << k.PORT) + k.SER], s.ps_per_byte[u]
+                if waiting >= 0:
+                    s.load[u] += waiting * ((tx[x + k.PER_MESSAGE] - 1) * ser + transfer(s.size[(f << 2) + 1], per_byte))
+                    s.load[u] += (tx[x + k.LAST_MESSAGE] - 1) * ser + transfer(s.size[(f << 2) + 2], per_byte)
+                open_ = tx[x + k.AVAIL] - tx[x + k.SENT]
+                s.load[u] += (open_ - open_ // tx[x + k.PER_MESSAGE] - 1) * ser if open_ > 1 else 0
+                if s.load[u] > 0:
+                    most = max(most, s.load[u] + s.port[(u << k.PORT) + k.LATENCY])
+    return most
