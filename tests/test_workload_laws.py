@@ -9,6 +9,7 @@ from netsim.config.compute import StepTimes
 from netsim.errors import InputError
 from netsim.kernels.structs import CATEGORIES, COMPUTE
 from tests.workload_cases import LLAMA70, OVERLAP, TINY, build, replay, training
+from workload.api import executed_flops
 from workload.flops import flops_per_step
 from workload.fsdp import dispatch_points, working_set
 from workload.layout import layout_of, members
@@ -184,6 +185,15 @@ def test_recompute_costs_one_forward_and_saves_memory(monkeypatch):
                for w, names in ((plain, ["forward"]), (full, ["recompute"]))]  # fmt: skip
     assert seconds[0] == seconds[1]
     assert full.memory[0].activations < plain.memory[0].activations / 3
+
+
+def test_executed_flops_count_recomputation(monkeypatch):
+    """Full recomputation adds the forward of all layers: their share of the model's FLOPs over 3."""
+    plain, full = (build(monkeypatch, training(BASE, recompute={"granularity": g}), 2) for g in ("none", "full"))
+    section = plain.shape.training
+    head = 6.0 * 1024 * 512 * section.sequence * section.global_batch
+    expected = (flops_per_step(section) - head) / 3
+    assert executed_flops(full) - executed_flops(plain) == pytest.approx(expected, rel=0.01)
 
 
 def test_measured_times_replace_modelled_ones(monkeypatch):

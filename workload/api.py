@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compute.api import Device, Kernel, peak_flops, times
+from compute.api import Device, Kernel, flops, peak_flops, times
 from netsim.config.compute import StepTimes
 from netsim.config.workload import Training
 from netsim.errors import InputError
@@ -137,6 +137,16 @@ def slowdown(training: Training, n_gpus: int, seed: int) -> Array:
     """Return float64[n_gpus]: factors on compute time of at least 1, lognormal over GPUs."""
     rng = np.random.Generator(np.random.Philox(key=seed))
     return np.exp(np.abs(training.stragglers.sigma * rng.standard_normal(n_gpus)))
+
+
+def executed_flops(work: Workload) -> float:
+    """Return the FLOPs that all GPUs execute in an iteration, recomputation included: the numerator of hardware FLOP utilisation."""
+    p, segments = work.programs, work.segments
+    total = np.concatenate([[0.0], np.cumsum([flops(segments.kernels[k]) for k in segments.idx])])
+    per_segment = total[segments.ptr[1:]] - total[segments.ptr[:-1]]
+    row = np.where(p.kind == COMM, 0.0, per_segment[np.where(p.kind == COMM, 0, p.call)])
+    per_program = np.add.reduceat(row, p.stream_ptr[: -1 : p.n_streams])
+    return float(per_program[work.gpu_program].sum())
 
 
 class Count(NamedTuple):

@@ -54,7 +54,7 @@ class Pipeline:
     schedule: a file of workload/schedules (auto: 1f1b, interleaved where vpp > 1) or a path to one of your own.
     group_size: microbatches per group of virtual stages (default: pp).
     overlap_p2p: send and receive beside compute (default: with interleaving only); warmup_flush: in warm-up and cool-down too.
-    scatter_gather: without sequence parallelism, send one tp-th of an activation and gather it behind the receiver (Megatron-LM until 2023).
+    scatter_gather: without sequence parallelism, send one tp-th of an activation and gather it at the receiver (Megatron-LM until 2023).
     layers_per_virtual_stage: another way to give vpp.
     first_stage_layers, last_stage_layers: the other stages share the rest.
     embedding_as_layer, loss_as_layer: count them as one layer each when layers are dealt out.
