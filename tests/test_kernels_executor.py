@@ -20,10 +20,11 @@ def test_stream_is_in_order():
 
 
 def test_call_waits_for_the_slowest_member():
-    # GPU 1 computes twice as long: the call starts at 20, moves 5 bytes, and GPU 0 has waited 10 + 5
+    # GPU 1 computes twice as long: the call starts at 20, moves 5 bytes, and GPU 0 has waited 10 for GPU 1
     x = play(programs([[compute(10), comm(0), compute(1)]]), groups(2, [[0, 1]]), [0, 0], [5], slow=[1.0, 2.0])
     assert ends(x) == [26, 27]
-    assert (x.exposed[:, TP] / US).tolist() == [15, 5]
+    assert (x.exposed[:, TP] / US).tolist() == [5, 5]
+    assert (x.bubble / US).tolist() == [10, 0]
 
 
 def test_launch_and_fill_frame_the_transfer():

@@ -36,7 +36,7 @@ def measure(name: str) -> dict[str, Any]:
     settings = (
         f"topology.nodes={gpus // 8}",
         f"workload.parallel.dp={dp}",
-        f"workload.global_batch_size={96 * dp}",
+        f"workload.global_batch={96 * dp}",
         f"simulate.fold={fold}",
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ forward in local time, without an event, until it blocks. Otherwise the kernel i
 a kernel that shares the GPU with calls on `o` SMs runs at (SMs - o) / SMs of its speed, and its end is an event that moves when `o` changes.
 
 Exposed time is measured where it happens: on the compute stream, as the gap before a row, charged to the dependency that ended last, or as the
-duration of a call on that stream. For pipeline transfers the part before both sides were ready is bubble, the rest is exposed communication.
+duration of a call on that stream. The part before all members had arrived is bubble (this GPU waits for others to compute), the rest is exposed communication.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from netsim.kernels.jit import inlined, kernel
 from netsim.kernels.structs import COMM, Array
 
 READY, BLOCKED, JOINED, PARKED, ENDED = 0, 1, 2, 3, 4
-PP, OTHER = 5, 9  # CATEGORIES.index('pp'), CATEGORIES.index('other')
+OTHER = 9  # CATEGORIES.index('other')
 SIZE, STACK, NOW, N_STARTS, ENDS, EVENTS = 0, 1, 2, 3, 4, 5  # slots of `scalar`
 
 
@@ -79,7 +79,7 @@ class Exec(NamedTuple):
     heap_version: Array  # int32[Q]
     busy: Array  # int64[n, C] ps of kernels by category, all streams
     exposed: Array  # int64[n, C] ps the compute stream waited for communication of a category
-    bubble: Array  # int64[n] ps the compute stream waited for a pipeline neighbour, or for others at the end
+    bubble: Array  # int64[n] ps the compute stream waited for others to reach a call, or for the end
     end: Array  # int64[n] ps of the last row
     record_ptr: Array  # int64[n] first record of a GPU, -1 where its rows are not recorded
     record_start: Array  # int64[...] arrival or start, ps
@@ -225,12 +225,10 @@ def _charge(x, gpu, t0, t1, dep):  # type: ignore[no-untyped-def]
     category = x.category[dep]
     if x.kind[dep] != COMM:
         x.exposed[gpu, OTHER] += t1 - t0
-    elif category == PP:
-        ready = min(max(x.signal_begin[x.signal_ptr[gpu] + x.row_signal[dep]], t0), t1)
-        x.bubble[gpu] += ready - t0
-        x.exposed[gpu, PP] += t1 - ready
-    else:
-        x.exposed[gpu, category] += t1 - t0
+        return
+    ready = min(max(x.signal_begin[x.signal_ptr[gpu] + x.row_signal[dep]], t0), t1)
+    x.bubble[gpu] += ready - t0
+    x.exposed[gpu, category] += t1 - ready
 
 
 @inlined
@@ -276,9 +274,8 @@ def _end_call(x, group, t):  # type: ignore[no-untyped-def]
                     _occupy(x, gpu, -x.call_sms[place], t)
                 if s == 0:
                     category = x.category[row]
-                    split = max(x.since[k], begun) if category == PP else x.since[k]
-                    x.bubble[gpu] += split - x.since[k]
-                    x.exposed[gpu, category] += t - split
+                    x.bubble[gpu] += begun - x.since[k]
+                    x.exposed[gpu, category] += t - begun
                 _end_row(x, gpu, k, row, x.since[k], begun, t)
                 _look(x, k)
                 break

@@ -55,8 +55,7 @@ def table(workload: Workload, builder: Builder, platform: collectives.Platform, 
     """Plan and register all calls of a workload."""
     programs, groups = workload.programs, workload.groups
     family = _families(groups)
-    call_of_row = _canonical(workload)[programs.call]
-    used, row_call = _calls_of_families(programs, call_of_row, family)
+    used, row_call = _calls_of_families(programs, family)
     n_groups = len(groups.group_dim)
     width = np.array([len(used.get(int(d), ())) for d in groups.group_dim], np.int64)
     group_call_ptr = np.r_[0, np.cumsum(width)[:-1]].astype(np.int64) if n_groups else np.zeros(0, np.int64)
@@ -71,7 +70,7 @@ def table(workload: Workload, builder: Builder, platform: collectives.Platform, 
     for dim, calls in used.items():
         for shape, numbers, members in _shapes(groups, dim, gpus_per_node):
             for place, call in enumerate(calls):
-                mine = np.isin(first_member_program[numbers], _programs_with(programs, call_of_row, family, dim, call))
+                mine = np.isin(first_member_program[numbers], _programs_with(programs, family, dim, call))
                 if not mine.any():
                     continue
                 communicator = collectives.Communicator(*shape, ranks=int(workload.calls.comm_ranks[call]))
@@ -118,15 +117,7 @@ def _families(groups: Groups) -> Array:
     return family
 
 
-def _canonical(workload: Workload) -> Array:
-    """For each call the first one that does the same: a send and its receive have names of their own but are one transfer."""
-    calls = workload.calls
-    first: dict[tuple[str, int, int], int] = {}
-    kinds = zip(calls.op, calls.nbytes.tolist(), calls.comm_ranks.tolist(), strict=True)
-    return np.array([first.setdefault(kind, i) for i, kind in enumerate(kinds)] or [0])
-
-
-def _calls_of_families(programs: Programs, call_of_row: Array, family: Array) -> tuple[dict[int, list[int]], Array]:
+def _calls_of_families(programs: Programs, family: Array) -> tuple[dict[int, list[int]], Array]:
     """The calls of each family in ascending order, and each COMM row's place among them."""
     rows = np.flatnonzero(programs.kind == COMM)
     of = family[programs.dim[rows]]
@@ -134,15 +125,15 @@ def _calls_of_families(programs: Programs, call_of_row: Array, family: Array) ->
     row_call = np.full(len(programs.kind), -1, np.int32)
     for dim in np.unique(of):
         mine = rows[of == dim]
-        calls, place = np.unique(call_of_row[mine], return_inverse=True)
+        calls, place = np.unique(programs.call[mine], return_inverse=True)
         used[int(dim)] = calls.tolist()
         row_call[mine] = place.ravel()
     return used, row_call
 
 
-def _programs_with(programs: Programs, call_of_row: Array, family: Array, dim: int, call: int) -> Array:
+def _programs_with(programs: Programs, family: Array, dim: int, call: int) -> Array:
     """Programs that make a call on a family's groups."""
-    rows = np.flatnonzero((programs.kind == COMM) & (call_of_row == call))
+    rows = np.flatnonzero((programs.kind == COMM) & (programs.call == call))
     rows = rows[family[programs.dim[rows]] == dim]
     return np.unique(np.searchsorted(programs.stream_ptr[:: programs.n_streams], rows, side="right") - 1)
 

@@ -48,7 +48,7 @@ def build(run: Run) -> Model:
     topology = topologies.build(run.topology)
     routes = topologies.routes(topology, run.topology, run.seed)
     device = load_device(run.compute)
-    work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed)
+    work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed, run.compute.step_times)
     builder = Builder(topology, routes)
     calls = table(work, builder, platform(run, topology), run.nccl, topology.gpus_per_node)
     fluid = builder.fluid()

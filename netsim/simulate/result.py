@@ -45,6 +45,7 @@ def summary(run: Run, model: Model, gpus: Exec, links: Array, complete: bool) ->
         "peak_tflops": peak / 1e12,
         "gpus": n,
         "gpus_simulated": len(gpus.program),
+        "operations": int(np.diff(gpus.stream_ptr[:: gpus.n_streams])[gpus.program].sum() * turns),
         "engine": run.network.engine,
         "complete": complete,
         "iterations": int(turns),
@@ -91,7 +92,7 @@ def _busiest(model: Model, links: Array, elapsed_s: float, count: int = 10) -> l
     """Links by utilisation, one for each set of links that carry the same."""
     rate = model.topology.link_rate
     share = np.where(rate > 0, links / np.maximum(rate, 1) / max(elapsed_s, 1e-30), 0.0)
-    _, alike, sizes = np.unique(np.stack([model.topology.link_tier, np.round(share, 9)]), axis=1, return_index=True, return_counts=True)
+    _, alike, sizes = np.unique(np.stack([model.topology.link_tier, np.round(share, 3)]), axis=1, return_index=True, return_counts=True)
     order = np.argsort(-share[alike], kind="stable")[:count]
     return [
         {
