@@ -58,7 +58,8 @@ def groups(n_gpus, *dims):
             of[dim, group] = len(members)
             members.append(group)
             dim_of.append(dim)
-    return Groups(of, np.cumsum([0] + [len(m) for m in members]), np.array([g for m in members for g in m], np.int32), np.array(dim_of, np.int16))
+    ptr = np.cumsum([0] + [len(m) for m in members])
+    return Groups(of, ptr, np.array([g for m in members for g in m], np.int32), np.array(dim_of, np.int16))
 
 
 def play(progs, grps, program, bytes_of_call, rate=1e6, sms=0, n_sms=100, slow=None, launch=0, fill=0):

@@ -23,6 +23,10 @@ def run(args: argparse.Namespace) -> int:
         for name, figures in importlib.import_module(SUITES[suite]).scenarios().items():
             results[name] = figures
             if not args.json:
-                print(name, *(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in figures.items()), sep="  ")
+                print(name, *(f"{key}={_short(value)}" for key, value in figures.items()), sep="  ")
     print(json.dumps({"scenarios": results}))
     return 0
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

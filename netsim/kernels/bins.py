@@ -4,11 +4,11 @@ from numba import njit
 
 
 @njit(cache=True)
-def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_ptr, node_link, node_coef, link_row, interval, bin0, out):  # type: ignore[no-untyped-def]
+def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_ptr, node_link, node_coef, link_row, interval, bin0, out):
     """Add rows `order[first:last]` of the log to out float64[rows, bins], whose first interval is number bin0.
 
-    Row i: bundle log_bundle[i] moved at log_pace[i] bytes/s from log_t0[i] to log_t1[i] (ps); link l of the bundle carries coef times that and is shown in row link_row[l].
-    Parts outside the intervals of `out` are left to other calls.
+    Row i: bundle log_bundle[i] moved at log_pace[i] bytes/s from log_t0[i] to log_t1[i] (ps); link l of the bundle carries coef times that
+    and is shown in row link_row[l]. Parts outside the intervals of `out` are left to other calls.
     """
     n_bins = out.shape[1]
     for at in range(first, last):

@@ -1,14 +1,17 @@
 """GPUs that run their programs: streams in order, events between streams, and collectives that wait for all members.
 
-State is per (GPU, stream), index k = gpu * S + stream: the next row, when the stream became free, and what it is doing. Rows start at the latest of
-their stream's last end and their dependencies' ends; a COMM row then joins its group, and the last member to arrive starts the call.
+State is per (GPU, stream), index k = gpu * S + stream: the next row, when the stream became free, and what it is doing. Rows start at the
+latest of their stream's last end and their dependencies' ends; a COMM row then joins its group, and the last member to arrive starts the
+call.
 
 Run-ahead. While no other stream of a GPU is communicating or computing, nothing can disturb a kernel of its compute stream: it is played
-forward in local time, without an event, until it blocks. Otherwise the kernel is *parked*: NCCL's thread blocks hold SMs from the moment a call is issued until it ends, so
-a kernel that shares the GPU with calls on `o` SMs runs at (SMs - o) / SMs of its speed, and its end is an event that moves when `o` changes.
+forward in local time, without an event, until it blocks. Otherwise the kernel is *parked*: NCCL's thread blocks hold SMs from the moment a
+call is issued until it ends, so a kernel that shares the GPU with calls on `o` SMs runs at (SMs - o) / SMs of its speed, and its end is an
+event that moves when `o` changes.
 
-Exposed time is measured where it happens: on the compute stream, as the gap before a row, charged to the dependency that ended last, or as the
-duration of a call on that stream. The part before all members had arrived is bubble (this GPU waits for others to compute), the rest is exposed communication.
+Exposed time is measured where it happens: on the compute stream, as the gap before a row, charged to the dependency that ended last, or as
+the duration of a call on that stream. The part before all members had arrived is bubble (this GPU waits for others to compute), the rest
+is exposed communication.
 """
 
 from typing import NamedTuple
@@ -91,7 +94,7 @@ class Exec(NamedTuple):
 
 
 @kernel
-def begin(x, f):  # type: ignore[no-untyped-def]
+def begin(x, f):
     """Look at every stream once, GPU by GPU, at time 0."""
     for gpu in range(x.program.shape[0]):
         _begin_round(x, gpu, 0)
@@ -99,7 +102,7 @@ def begin(x, f):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run(x, f, until):  # type: ignore[no-untyped-def]
+def run(x, f, until):
     """Process all events up to and including `until`; stop early when an external call starts soon enough to end before that.
 
     Returns the time reached: `until`, or less when the log of transfers must be drained or external calls wait to be started.
@@ -130,7 +133,7 @@ def run(x, f, until):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def complete(x, f, groups, times):  # type: ignore[no-untyped-def]
+def complete(x, f, groups, times):
     """Tell that external calls of these groups ended at these times (in order, none before the time reached)."""
     for i in range(groups.shape[0]):
         x.scalar[NOW] = max(x.scalar[NOW], times[i])
@@ -139,7 +142,7 @@ def complete(x, f, groups, times):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _begin_round(x, gpu, t):  # type: ignore[no-untyped-def]
+def _begin_round(x, gpu, t):
     x.live[gpu] = x.n_streams
     first = gpu * x.n_streams
     for s in range(x.n_streams):
@@ -151,20 +154,20 @@ def _begin_round(x, gpu, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _look(x, k):  # type: ignore[no-untyped-def]
+def _look(x, k):
     x.stack[x.scalar[STACK]] = k
     x.scalar[STACK] += 1
 
 
 @inlined
-def _drain(x, f):  # type: ignore[no-untyped-def]
+def _drain(x, f):
     while x.scalar[STACK] > 0:
         x.scalar[STACK] -= 1
         _play(x, f, x.stack[x.scalar[STACK]])
 
 
 @kernel
-def _play(x, f, k):  # type: ignore[no-untyped-def]
+def _play(x, f, k):
     """Play a stream forward from its next row until it blocks, joins, parks or ends."""
     gpu, s = k // x.n_streams, k % x.n_streams
     row_end = x.stream_ptr[x.program[gpu] * x.n_streams + s + 1]
@@ -209,18 +212,17 @@ def _play(x, f, k):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _alone(x, gpu, k):  # type: ignore[no-untyped-def]
+def _alone(x, gpu, k):
     """True if no other stream of the GPU is busy or about to be."""
-    if x.active[gpu] > 0:
-        return False
+    ready = 0
     for other in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
-        if other != k and x.state[other] == READY:
-            return False
-    return True
+        if x.state[other] == READY:
+            ready += 1
+    return x.active[gpu] == 0 and ready == (x.state[k] == READY)
 
 
 @inlined
-def _charge(x, gpu, t0, t1, dep):  # type: ignore[no-untyped-def]
+def _charge(x, gpu, t0, t1, dep):
     """Charge the wait [t0, t1) of the compute stream to the dependency that ended last."""
     category = x.category[dep]
     if x.kind[dep] != COMM:
@@ -232,7 +234,7 @@ def _charge(x, gpu, t0, t1, dep):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _join(x, f, gpu, k, row, t):  # type: ignore[no-untyped-def]
+def _join(x, f, gpu, k, row, t):
     """A member reaches its group's next call; the last one starts it."""
     group = x.group_of[x.dim[row], gpu]
     place = x.group_call_ptr[group] + x.row_call[row]
@@ -257,7 +259,7 @@ def _join(x, f, gpu, k, row, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _end_call(x, group, t):  # type: ignore[no-untyped-def]
+def _end_call(x, group, t):
     """A call has ended: all members go on."""
     place = x.group_call[group]
     begun = x.group_begin[group]
@@ -282,7 +284,7 @@ def _end_call(x, group, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _end_kernel(x, k, t):  # type: ignore[no-untyped-def]
+def _end_kernel(x, k, t):
     gpu = k // x.n_streams
     x.active[gpu] -= 1
     x.version[k] += 1
@@ -291,7 +293,7 @@ def _end_kernel(x, k, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _end_row(x, gpu, k, row, start, begun, end):  # type: ignore[no-untyped-def]
+def _end_row(x, gpu, k, row, start, begun, end):
     """Book a row that ran from `start` to `end`, and look again at streams that waited for it."""
     x.next_row[k] = row + 1
     x.free_at[k] = end
@@ -313,7 +315,7 @@ def _end_row(x, gpu, k, row, start, begun, end):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _end_stream(x, gpu, k):  # type: ignore[no-untyped-def]
+def _end_stream(x, gpu, k):
     x.state[k] = ENDED
     x.live[gpu] -= 1
     if x.live[gpu] > 0:
@@ -331,7 +333,7 @@ def _end_stream(x, gpu, k):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _occupy(x, gpu, sms, t):  # type: ignore[no-untyped-def]
+def _occupy(x, gpu, sms, t):
     """Communication takes (or, negative, frees) SMs at time t: kernels that share the GPU change their speed."""
     for k in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
         if x.state[k] == PARKED:
@@ -344,12 +346,12 @@ def _occupy(x, gpu, sms, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _speed(x, gpu):  # type: ignore[no-untyped-def]
+def _speed(x, gpu):
     return max(x.n_sms - x.occupied[gpu], 1) / x.n_sms
 
 
 @inlined
-def _reschedule(x, gpu, k):  # type: ignore[no-untyped-def]
+def _reschedule(x, gpu, k):
     x.version[k] += 1
     if x.scalar[SIZE] == x.heap_t.shape[0]:
         n = 0
@@ -364,14 +366,14 @@ def _reschedule(x, gpu, k):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _next_end(x):  # type: ignore[no-untyped-def]
+def _next_end(x):
     while x.scalar[SIZE] > 0 and x.version[x.heap_key[0]] != x.heap_version[0]:
         heap.pop(x.heap_t, x.heap_key, x.heap_version, x.scalar)
     return x.heap_t[0] if x.scalar[SIZE] > 0 else flow.NEVER
 
 
 @inlined
-def _kernel_time(x, gpu, row):  # type: ignore[no-untyped-def]
+def _kernel_time(x, gpu, row):
     """Duration on this GPU in this iteration: the program's, times the GPU's factor, times a seeded log-normal deviation."""
     work = x.duration[row] * x.slow[gpu]
     sigma = x.jitter[0]
@@ -382,14 +384,14 @@ def _kernel_time(x, gpu, row):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _mix(h):  # type: ignore[no-untyped-def]
+def _mix(h):
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return h ^ (h >> np.uint64(31))
 
 
 @inlined
-def _normal(seed, gpu, row, turn):  # type: ignore[no-untyped-def]
+def _normal(seed, gpu, row, turn):
     """A standard normal number that is a function of its arguments (splitmix64, Box-Muller)."""
     h = _mix(seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(gpu + 1))
     h = _mix(h + np.uint64(0x9E3779B97F4A7C15) * np.uint64(row + 1))

@@ -1,13 +1,14 @@
 """Fluid transfers: bundles that share links max-min fairly, recomputed only where something changed.
 
-A *footprint* is what a communicator loads when it runs an algorithm: its bundles, each a weighted set of links (kernels.maxmin). A *call* is a
-footprint with volumes: bundle b has `volume` bytes to move on its heaviest connection. A footprint carries one call at a time, as a NCCL
-communicator does. The life of a call:
+A *footprint* is what a communicator loads when it runs an algorithm: its bundles, each a weighted set of links (kernels.maxmin). A *call*
+is a footprint with volumes: bundle b has `volume` bytes to move on its heaviest connection. A footprint carries one call at a time, as a
+NCCL communicator does. The life of a call:
 
     start at t   ->  launch  ->  its bundles move, each at its fair pace  ->  the last one ends  ->  fill  ->  complete
 
 When a bundle joins or leaves, only the connected component of bundles and links around it is solved again; a bundle alone on its links
-takes what its links allow at once. A bundle whose pace did not change keeps its event, so a component's arithmetic depends on nothing outside it.
+takes what its links allow at once. A bundle whose pace did not change keeps its event, so a component's arithmetic depends on nothing
+outside it.
 """
 
 from typing import NamedTuple
@@ -80,7 +81,7 @@ class Flow(NamedTuple):
 
 
 @kernel
-def start(f, call, t):  # type: ignore[no-untyped-def]
+def start(f, call, t):
     """Start a call whose members have all arrived at time t (not before the time already reached)."""
     footprint = f.call_footprint[call]
     assert f.footprint_call[footprint] == -1
@@ -89,7 +90,7 @@ def start(f, call, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def next_time(f):  # type: ignore[no-untyped-def]
+def next_time(f):
     """Time of the next event; NEVER when there is none."""
     while f.scalar[SIZE] > 0 and _stale(f, 0):
         heap.pop(f.heap_t, f.heap_key, f.heap_version, f.scalar)
@@ -97,7 +98,7 @@ def next_time(f):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def step(f, t):  # type: ignore[no-untyped-def]
+def step(f, t):
     """Process every event at time t; footprints that completed are in `done[: scalar[DONE]]`."""
     f.scalar[DONE] = 0
     while next_time(f) == t:
@@ -119,20 +120,20 @@ def step(f, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def schedule_changes(f):  # type: ignore[no-untyped-def]
+def schedule_changes(f):
     """Enter the timed changes of capacity as events."""
     for c in range(f.change_t.shape[0]):
         _push(f, f.change_t[c], CHANGE * KIND + c, 0)
 
 
 @inlined
-def _stale(f, i):  # type: ignore[no-untyped-def]
+def _stale(f, i):
     key = f.heap_key[i]
     return key // KIND == FINISH and f.version[key % KIND] != f.heap_version[i]
 
 
 @kernel
-def _push(f, t, key, version):  # type: ignore[no-untyped-def]
+def _push(f, t, key, version):
     if f.scalar[SIZE] == f.heap_t.shape[0]:  # drop what is stale; the live entries always fit in half of it
         n = 0
         for i in range(f.scalar[SIZE]):
@@ -145,7 +146,7 @@ def _push(f, t, key, version):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _touch(f, link):  # type: ignore[no-untyped-def]
+def _touch(f, link):
     if f.mark_link[link] != -1:
         f.mark_link[link] = -1
         f.dirty[f.scalar[DIRTY]] = link
@@ -153,7 +154,7 @@ def _touch(f, link):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _launch(f, footprint, t):  # type: ignore[no-untyped-def]
+def _launch(f, footprint, t):
     """The first byte of a call may move: its bundles join their links."""
     call = f.footprint_call[footprint]
     first = f.footprint_ptr[footprint]
@@ -188,7 +189,7 @@ def _launch(f, footprint, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _set_pace(f, b, pace, t):  # type: ignore[no-untyped-def]
+def _set_pace(f, b, pace, t):
     """Book what bundle b moved since its last change, and go on at `pace`."""
     _book(f, b, t)
     f.pace[b] = pace
@@ -198,7 +199,7 @@ def _set_pace(f, b, pace, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _book(f, b, t):  # type: ignore[no-untyped-def]
+def _book(f, b, t):
     if t > f.since[b]:
         if f.pace[b] > 0.0:
             row = f.scalar[LOG]
@@ -209,7 +210,7 @@ def _book(f, b, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _finish(f, b, t):  # type: ignore[no-untyped-def]
+def _finish(f, b, t):
     """Bundle b has moved its volume: it leaves its links; with the last one of its call the fill begins."""
     footprint = f.bundle_footprint[b]
     call = f.footprint_call[footprint]
@@ -234,7 +235,7 @@ def _finish(f, b, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _settle(f, t):  # type: ignore[no-untyped-def]
+def _settle(f, t):
     """Solve again every component around a dirty link."""
     n_dirty = f.scalar[DIRTY]
     f.scalar[EPOCH] += 1
@@ -249,7 +250,7 @@ def _settle(f, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _solve_component(f, seed, epoch, t):  # type: ignore[no-untyped-def]
+def _solve_component(f, seed, epoch, t):
     n_links, n_bundles = 1, 0
     f.part_link[0] = seed
     f.mark_link[seed] = epoch

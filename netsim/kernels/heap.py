@@ -7,7 +7,7 @@ from netsim.kernels.jit import kernel
 
 
 @kernel
-def push(times, keys, versions, size, t, key, version):  # type: ignore[no-untyped-def]
+def push(times, keys, versions, size, t, key, version):
     """Add an event; the arrays must have room for it."""
     i = size[0]
     size[0] = i + 1
@@ -21,7 +21,7 @@ def push(times, keys, versions, size, t, key, version):  # type: ignore[no-untyp
 
 
 @kernel
-def pop(times, keys, versions, size):  # type: ignore[no-untyped-def]
+def pop(times, keys, versions, size):
     """Remove the first event; read it at index 0 before."""
     n = size[0] - 1
     size[0] = n
@@ -31,7 +31,7 @@ def pop(times, keys, versions, size):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def sift(times, keys, versions, n, i, t, key, version):  # type: ignore[no-untyped-def]
+def sift(times, keys, versions, n, i, t, key, version):
     """Put an event at index i of a heap of n, or deeper where a child comes first."""
     while True:
         child = 2 * i + 1
@@ -48,14 +48,14 @@ def sift(times, keys, versions, n, i, t, key, version):  # type: ignore[no-untyp
 
 
 @kernel
-def heapify(times, keys, versions, n):  # type: ignore[no-untyped-def]
+def heapify(times, keys, versions, n):
     """Make a heap of the first n entries."""
     for i in range(n // 2 - 1, -1, -1):
         sift(times, keys, versions, n, i, times[i], keys[i], versions[i])
 
 
 @kernel
-def sort(values, n):  # type: ignore[no-untyped-def]
+def sort(values, n):
     """Sort the first n values in place (heapsort: kernels may not call NumPy's, see kernels.jit)."""
     for start in range(n // 2 - 1, -1, -1):
         _sink(values, start, n)
@@ -65,7 +65,7 @@ def sort(values, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sink(values, i, n):  # type: ignore[no-untyped-def]
+def _sink(values, i, n):
     value = values[i]
     while True:
         child = 2 * i + 1

@@ -1,8 +1,9 @@
 """How kernels are compiled.
 
 A kernel takes its state as NamedTuples of dozens of arrays. numba counts references to every one of them in every function that such a
-tuple passes through, with atomic instructions: measured on the executor, nine tenths of its time. Kernels allocate nothing and keep nothing, the caller
-holds all arrays, so counting is switched off (`_nrt`); a kernel that allocates an array does not compile this way and uses plain `njit`.
+tuple passes through, with atomic instructions: measured on the executor, nine tenths of its time. Kernels allocate nothing and keep
+nothing, the caller holds all arrays, so counting is switched off (`_nrt`); a kernel that allocates an array does not compile this way and
+uses plain `njit`.
 """
 
 from collections.abc import Callable

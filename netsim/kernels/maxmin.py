@@ -5,8 +5,8 @@ share of the bundle's bytes). Feasible: sum_b a_lb x_b <= C_l and x_b <= cap_b. 
 lowering one that is not larger; for a feasible set like this one that is so exactly when every bundle is at its own cap or crosses a
 saturated link on which no other bundle is faster (Bertsekas and Gallager, Data Networks, 6.5.2).
 
-Filling. All bundles grow at one common pace until a link saturates or a cap is reached; those concerned freeze and the others go on. Links and caps
-that are reached at the same pace (to a relative 1e-12) freeze together, so a symmetric system takes one round.
+Filling. All bundles grow at one common pace until a link saturates or a cap is reached; those concerned freeze and the others go on. Links
+and caps that are reached at the same pace (to a relative 1e-12) freeze together, so a symmetric system takes one round.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ TIE = 1.0 + 1e-12
 
 
 @kernel
-def solve(bundle_ptr, link_idx, coef, capacity, cap, pace, load, used):  # type: ignore[no-untyped-def]
+def solve(bundle_ptr, link_idx, coef, capacity, cap, pace, load, used):
     """Write the max-min fair pace of every bundle into `pace`.
 
     bundle_ptr int64[B + 1], link_idx int32[N], coef float64[N]: the links of each bundle and what it loads them with per unit of pace.

@@ -1,7 +1,7 @@
 """Struct-of-arrays that numba takes whole; every floor above speaks in these.
 
-Conventions: time int64 picoseconds, sizes int64 bytes, rates float64 bytes per second. A CSR pair is `<x>_ptr`, `<x>_idx`: the entries of row
-`i` are `idx[ptr[i]:ptr[i + 1]]`. An index of -1 means "none". All arrays are C-contiguous and are not written after they are built.
+Conventions: time int64 picoseconds, sizes int64 bytes, rates float64 bytes per second. A CSR pair is `<x>_ptr`, `<x>_idx`: the entries of
+row `i` are `idx[ptr[i]:ptr[i + 1]]`. An index of -1 means "none". All arrays are C-contiguous and are not written after they are built.
 """
 
 from typing import NamedTuple
@@ -19,9 +19,10 @@ GPU, SCALE_UP, NIC, SWITCH = 0, 1, 2, 3
 class Topology(NamedTuple):
     """A fabric as a directed multigraph, the same on every rank.
 
-    Vertices are numbered in this order: GPUs (node-major: GPU g sits in node g // gpus_per_node), one scale-up switch per node (the NVSwitch
-    complex), NICs (node-major), network switches (tier by tier, from leaf up). Cables are two directed links, one each way.
-    Link order: GPU -> scale-up (link g belongs to GPU g), scale-up -> GPU (link n_gpus + g), GPU -> NIC, NIC -> GPU (the host bus), then the cables.
+    Vertices are numbered in this order: GPUs (node-major: GPU g sits in node g // gpus_per_node), one scale-up switch per node (the
+    NVSwitch complex), NICs (node-major), network switches (tier by tier, from leaf up). Cables are two directed links, one each way.
+    Link order: GPU -> scale-up (link g belongs to GPU g), scale-up -> GPU (link n_gpus + g), GPU -> NIC, NIC -> GPU (the host bus), then
+    the cables.
     """
 
     gpus_per_node: int
@@ -53,8 +54,8 @@ LINK_TIERS = ("scale_up", "host", "nic", "spine", "core")
 class Routes(NamedTuple):
     """Equal-cost next hops of every switch towards every group of destinations.
 
-    NICs that hang on the same working set of leaves form a destination group. At switch `s` (0 .. n_switches - 1) the row towards group `d` is
-    `s * n_groups + d`. Rows with the same candidates share one set: the candidates are `set_idx[set_ptr[k]:set_ptr[k + 1]]` with
+    NICs that hang on the same working set of leaves form a destination group. At switch `s` (0 .. n_switches - 1) the row towards group
+    `d` is `s * n_groups + d`. Rows with the same candidates share one set: the candidates are `set_idx[set_ptr[k]:set_ptr[k + 1]]` with
     `k = hop_set[row]`, because a leaf has few different sets and thousands of destinations. On a leaf that owns the destination
     (`hop_dist[row] == 1`) the hop is the NIC's own link (`nic_down`), and `hop_set` is -1.
     `mode` chooses among candidates: STATIC, DMODK or ECMP of `netsim.kernels.routing`, whose `next_hop` and `first_hop` read all this.
@@ -82,14 +83,14 @@ class Plan(NamedTuple):
     """One collective call as both engines see it: directed edges, each a stream of messages (NCCL slices) on one channel's connection.
 
     Edges name *members* of the communicator (0 .. R - 1, in rank order), so that one plan serves every group of the same shape.
-    Message j of an edge may leave its source once, for every dependency (e, lag), message `j - lag` of edge e has arrived at its destination (no
-    condition while j < lag), and once message `j - edge_window` of the edge itself has been consumed. A message is consumed
+    Message j of an edge may leave its source once, for every dependency (e, lag), message `j - lag` of edge e has arrived at its
+    destination (no condition while j < lag), and once message `j - edge_window` of the edge itself has been consumed. A message is consumed
     when it has arrived and every message of the receiver that depends on it has left.
     The flow engine sees bundles: edges of one bundle move at one pace, that of the slowest; on edge e the bundle moves
     `edge_bytes[e]` while it progresses from 0 to 1. Identical channels may be merged: `edge_weight` such connections share the row, and
     `edge_bytes`, `edge_msg_bytes` are those of one of them.
-    On an idle network a lone call takes launch_ps + max over bundles (heaviest edge_bytes / pace) + fill_ps. An engine that plays messages one by one
-    adds `edge_delay_ps` to each and its own wire latency instead of fill_ps, of which they are the per-hop share.
+    On an idle network a lone call takes launch_ps + max over bundles (heaviest edge_bytes / pace) + fill_ps. An engine that plays messages
+    one by one adds `edge_delay_ps` to each and its own wire latency instead of fill_ps, of which they are the per-hop share.
     """
 
     algorithm: str  # 'ring', 'tree', 'nvls', 'nvls_tree', 'collnet_direct', 'collnet_chain', 'pat', 'p2p'
@@ -111,8 +112,8 @@ class Plan(NamedTuple):
     dep_ptr: Array  # int32[E + 1]
     dep_idx: Array  # int32[D] edge
     dep_lag: Array  # int32[D] messages
-    bundle_cap: Array  # float64[B] highest pace in bytes/s on the bundle's heaviest edge (what its thread blocks can move); inf where unbounded
-    edge_delay_ps: Array = np.zeros(0, np.int64)  # int64[E] software latency of each message (thread block, proxy) from being allowed to leaving; empty: 0
+    bundle_cap: Array  # float64[B] highest pace in bytes/s of the heaviest edge (what thread blocks can move); inf: unbounded
+    edge_delay_ps: Array = np.zeros(0, np.int64)  # int64[E] software latency (thread block, proxy) before a message leaves; empty: 0
 
 
 # --- what the GPUs do --------------------------------------------------------------------------------------------------------------------
@@ -126,9 +127,10 @@ class Programs(NamedTuple):
 
     All GPUs of a pipeline stage run the same program on different data (SPMD), so a program is stored once: P programs of S streams. The
     operations of stream s of program p are rows `stream_ptr[p * S + s] : stream_ptr[p * S + s + 1]`. An operation starts when the
-    one before it on its stream and all rows of its `dep` list (same program, any stream) have completed; a COMM additionally when all members of
-    its group have reached it. Stream 0 is the compute stream.
-    A COMM on dimension d concerns the group `group_of[d, gpu]`; the k-th COMM that a member reaches on a group matches the k-th of the others.
+    one before it on its stream and all rows of its `dep` list (same program, any stream) have completed; a COMM additionally when all
+    members of its group have reached it. Stream 0 is the compute stream.
+    A COMM on dimension d concerns the group `group_of[d, gpu]`; the k-th COMM that a member reaches on a group matches the k-th of the
+    others.
     """
 
     n_programs: int

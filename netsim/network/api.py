@@ -27,7 +27,7 @@ class Engine(Protocol):
         """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""
 
     def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
-        """Start calls whose members have all arrived at `t_ps` (int64[n], none before `now_ps`); `instance` (int64[n]) is the caller's name for each."""
+        """Start calls whose members have all arrived at `t_ps` (int64[n], none before `now_ps`); `instance` (int64[n]) names each."""
 
     def next_time(self) -> int:
         """Return a lower bound of the time at which the next instance completes if nothing else starts; `PS_NEVER` when idle."""
@@ -39,7 +39,7 @@ class Engine(Protocol):
         """
 
     def counters(self) -> dict[str, Array]:
-        """Return what each link has seen up to `now_ps`: int64[L] bytes, packets, queue_max (bytes), ecn (marks), pause_ps, drops, reordered."""
+        """Return what each link has seen so far: int64[L] bytes, packets, queue_max (bytes), ecn (marks), pause_ps, drops, reordered."""
 
 
 class Flows(NamedTuple):

@@ -1,7 +1,7 @@
 """Every call that every group makes, planned as NCCL would and laid over the fabric.
 
-Groups of one family (dimensions that name the same groups, such as the two ends of a pipeline transfer) share a list of calls; group g's k-th is
-*place* `group_call_ptr[g] + k`. Groups whose members have the same positions in their nodes share a plan.
+Groups of one family (dimensions that name the same groups, such as the two ends of a pipeline transfer) share a list of calls; group g's
+k-th is *place* `group_call_ptr[g] + k`. Groups whose members have the same positions in their nodes share a plan.
 """
 
 from typing import NamedTuple

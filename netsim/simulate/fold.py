@@ -1,10 +1,11 @@
 """Symmetric GPUs, groups and links simulated once: the quotient of a run by its coarsest equitable partition.
 
-Theory. Colour GPUs by program, links by capacity, groups and bundles by what they call; refine every colour by the multiset of colours around it until nothing
-splits (colour refinement). In the resulting *equitable* partition every GPU of a class meets groups of the same classes, and every link of
-a class carries the same total weight of every class of bundles. Execution and max-min filling use nothing else, so members of a
-class do the same things at the same times, by induction over events: simulating one of each, with a link loaded by the total weight of each class of
-bundles, is exact. Random kernel times, slow GPUs or failed links give colours of their own and split what they touch.
+Theory. Colour GPUs by program, links by capacity, groups and bundles by what they call; refine every colour by the multiset of colours
+around it until nothing splits (colour refinement). In the resulting *equitable* partition every GPU of a class meets groups of the same
+classes, and every link of a class carries the same total weight of every class of bundles. Execution and max-min filling use nothing else,
+so members of a class do the same things at the same times, by induction over events: simulating one of each, with a link loaded by the
+total weight of each class of bundles, is exact. Random kernel times, slow GPUs or failed links give colours of their own and split what
+they touch.
 
 Colours are 64-bit hashes of multisets; n entities collide with probability below n^2 / 2^64.
 """
@@ -34,7 +35,7 @@ class Fold(NamedTuple):
 
 def partition(fluid: Fluid, table: CallTable, groups: Groups, gpu_colour: Array, link_colour: Array) -> Fold:
     """Refine the given colours of GPUs and links (uint64) to the coarsest equitable partition."""
-    n_gpus, n_groups = len(gpu_colour), len(groups.group_dim)
+    n_groups = len(groups.group_dim)
     n_bundles = len(fluid.bundle_ptr) - 1
     node_bundle = np.repeat(np.arange(n_bundles), np.diff(fluid.bundle_ptr))
     node_coef = mix(fluid.node_coef.view(np.uint64))

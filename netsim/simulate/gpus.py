@@ -22,7 +22,8 @@ def state(
 ) -> Exec:
     """Return an `Exec` at time 0.
 
-    program int32[n] and slow float64[n] of each GPU; recorded bool[n]: GPUs whose rows are kept; external int8[X]: places that another engine moves.
+    program int32[n] and slow float64[n] of each GPU; recorded bool[n]: GPUs whose rows are kept; external int8[X]: places that another
+    engine moves.
     """
     n, streams = len(program), programs.n_streams
     rows_of = np.diff(programs.stream_ptr[::streams])

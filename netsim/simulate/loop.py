@@ -62,9 +62,9 @@ def run_engine(
 ) -> tuple[Log, bool]:
     """Run to the end with an engine of its own for calls that leave the node; calls inside a node move on `scale_up`.
 
-    `handles[place]` is the engine's handle of a call. Executor and engine take turns: the executor plays up to the earliest time at which the
-    engine can complete anything, hands over what it started on the way, and the engine plays up to the same time. `sample(t_ps)` is called
-    whenever that time is reached and returns the next one.
+    `handles[place]` is the engine's handle of a call. Executor and engine take turns: the executor plays up to the earliest time at which
+    the engine can complete anything, hands over what it started on the way, and the engine plays up to the same time. `sample(t_ps)` is
+    called whenever that time is reached and returns the next one.
     """
     parts: list[Log] = []
     total = _rows(gpus)

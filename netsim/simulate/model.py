@@ -9,6 +9,7 @@ import workload
 from compute.api import Device, load_device
 from netsim import collectives
 from netsim.config import Run
+from netsim.config.workload import Training
 from netsim.kernels.structs import LINK_TIERS, NIC, Array, Groups, Routes, Topology
 from netsim.network.flow.fluid import Builder, Fluid
 from netsim.simulate import fold as folding
@@ -47,6 +48,7 @@ def build(run: Run) -> Model:
     """Build everything that a training run needs; InputError where it cannot be."""
     topology = topologies.build(run.topology)
     routes = topologies.routes(topology, run.topology, run.seed)
+    assert run.compute is not None and isinstance(run.workload, Training)
     device = load_device(run.compute)
     work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed, run.compute.step_times)
     builder = Builder(topology, routes)
@@ -57,13 +59,14 @@ def build(run: Run) -> Model:
         slow[gpu.gpu] *= gpu.factor
     changes = topologies.fault_events(topology, run.topology)
     whole = Model(topology, routes, device, work, calls, fluid, None, work.gpu_program, slow, work.groups, calls, fluid, changes)
-    if run.simulate.fold == "off" or run.simulate.jitter > 0:
+    if run.simulate.fold == "off" or run.simulate.jitter > 0 or run.network.engine == "packet":
         return whole
     return _folded(whole)
 
 
 def platform(run: Run, topology: Topology) -> collectives.Platform:
     """The node as NCCL finds it: NIC rates from the cables, the PCIe generation from the host bus (about 15.75, 31.5, 63, 126 GB/s)."""
+    assert run.compute is not None
     nic = topology.link_rate[topology.link_tier == LINK_TIERS.index("nic")]
     ports = max(1, len(nic) // (2 * max(1, topology.n_nics)))
     return collectives.Platform(

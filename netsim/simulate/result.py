@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from netsim.simulate.loop import Log
 from netsim.simulate.model import Model
 from netsim.telemetry.write import Writer, link_series, result_file
 from workload.api import Segments
+
+if TYPE_CHECKING:
+    from netsim.simulate.packets import Samples
 
 S = 1e-12
 COMMUNICATION = ("tp", "pp", "dp", "ep", "cp")
@@ -114,8 +117,10 @@ def link_bytes(model: Model, moved: Array) -> Array:
     return simulated[model.link_of]
 
 
-def write(run: Run, model: Model, gpus: Exec, log: Log, links: Array, figures: dict[str, Any], out: Path) -> None:
-    """Leave `result.h5`, then `summary.json`, in `out`."""
+def write(
+    run: Run, model: Model, gpus: Exec, log: Log, links: Array, figures: dict[str, Any], out: Path, samples: "Samples | None" = None
+) -> None:
+    """Leave `result.h5`, then `summary.json`, in `out`; `samples` are what the packet engine carried by interval."""
     end_ps = int(gpus.end.max()) or 1
     interval, rows, row_of = _series_shape(run, model, links, end_ps)
     attributes = {
@@ -131,7 +136,7 @@ def write(run: Run, model: Model, gpus: Exec, log: Log, links: Array, figures: d
     }
     with result_file(out / "result.h5", attributes) as writer:
         _links(writer, model, links, row_of[model.link_of])
-        link_series(writer, rows, -(-end_ps // interval), _blocks(model, log, row_of, rows, interval, end_ps), BLOCK)
+        link_series(writer, rows, -(-end_ps // interval), _blocks(model, log, samples, row_of, rows, interval, end_ps), BLOCK)
         _gpus(writer, model, gpus)
         _operations(writer, model, gpus)
     text = json.dumps(figures, indent=1)
@@ -147,12 +152,14 @@ def _series_shape(run: Run, model: Model, links: Array, end_ps: int) -> tuple[in
     rows = int(carried.sum())
     row_of = np.where(carried, np.cumsum(carried) - 1, -1)
     interval = run.telemetry.interval
-    while rows * (end_ps // interval) > LARGEST:
+    while run.network.engine != "packet" and rows * (end_ps // interval) > LARGEST:
         interval *= 2
     return interval, rows, row_of
 
 
-def _blocks(model: Model, log: Log, row_of: Array, rows: int, interval: int, end_ps: int) -> Iterator[tuple[int, Array]]:
+def _blocks(
+    model: Model, log: Log, samples: "Samples | None", row_of: Array, rows: int, interval: int, end_ps: int
+) -> Iterator[tuple[int, Array]]:
     """Link series, a block of intervals at a time."""
     order = np.argsort(log.t0, kind="stable")
     starts = log.t0[order]
@@ -163,9 +170,11 @@ def _blocks(model: Model, log: Log, row_of: Array, rows: int, interval: int, end
         first = np.searchsorted(starts, bin0 * interval - longest)
         last = np.searchsorted(starts, (bin0 + block.shape[1]) * interval)
         fluid = model.fluid
-        bins.add_rows(
-            log.bundle, log.t0, log.t1, log.pace, order, first, last, fluid.bundle_ptr, fluid.node_link, fluid.node_coef, row_of, interval, bin0, block
-        )
+        nodes = (fluid.bundle_ptr, fluid.node_link, fluid.node_coef)
+        bins.add_rows(log.bundle, log.t0, log.t1, log.pace, order, first, last, *nodes, row_of, interval, bin0, block)
+        if samples is not None:
+            mine = slice(*np.searchsorted(samples.interval, [bin0, bin0 + block.shape[1]]))
+            np.add.at(block, (row_of[samples.link[mine]], samples.interval[mine] - bin0), samples.nbytes[mine])
         yield bin0, block
 
 

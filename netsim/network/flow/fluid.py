@@ -1,7 +1,7 @@
 """From plans to what the fluid kernel sees: which links each bundle of each communicator loads, and how much its calls move.
 
-A `Fluid` is structure only; `netsim.network.flow.state` makes a kernel state of it. Bundles of one footprint that load the same links with the same
-weights and move the same bytes are one bundle (they share every pace), so 16 channels on one NVLink domain cost as much as one.
+A `Fluid` is structure only; `netsim.network.flow.state` makes a kernel state of it. Bundles of one footprint that load the same links with
+the same weights and move the same bytes are one bundle (they share every pace), so 16 channels on one NVLink domain cost as much as one.
 """
 
 from typing import NamedTuple
@@ -138,10 +138,8 @@ class Builder:
         lost = np.flatnonzero(np.diff(ptr) == 0)
         if len(lost):
             a, b = int(nic_src[lost[0]]), int(nic_dst[lost[0]])
-            raise InputError(
-                f"topology: expected a way between all GPUs that communicate; got none from nic n{a // top.nics_per_node}.{a % top.nics_per_node}"
-                f" to nic n{b // top.nics_per_node}.{b % top.nics_per_node} ({len(lost)} pairs in all)"
-            )
+            ends = " to ".join(f"nic n{nic // top.nics_per_node}.{nic % top.nics_per_node}" for nic in (a, b))
+            raise InputError(f"topology: expected a way between all GPUs that communicate; got none from {ends} ({len(lost)} pairs in all)")
         return ptr, links
 
     def fluid(self) -> Fluid:
@@ -158,8 +156,8 @@ class Builder:
             node_link=joined(self._links, np.int32),
             node_coef=joined(self._coefs, np.float64),
             call_footprint=joined(self._call_footprint, np.int32),
-            call_ptr=np.r_[0, np.cumsum(joined(self._call_rows, np.int64))[:-1]].astype(np.int64) if self.n_calls else np.zeros(0, np.int64),
-            call_launch=joined(self._launch, np.int64),
+            call_ptr=np.r_[0, np.cumsum(joined(self._call_rows, np.int64))[:-1]].astype(np.int64) if self.n_calls else np.zeros(0,
+            np.int64), call_launch=joined(self._launch, np.int64),
             call_fill=joined(self._fill, np.int64),
             volume=joined(self._volumes, np.float64),
             volume_cap=joined(self._caps, np.float64),

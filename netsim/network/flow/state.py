@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from netsim.kernels.flow import Flow, SHARED, schedule_changes
+from netsim.kernels.flow import SHARED, Flow, schedule_changes
 from netsim.kernels.structs import Array
 from netsim.network.flow.fluid import Fluid
 

@@ -1,0 +1,75 @@
+"""A training iteration, from run file to result files."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from netsim import launch, parallel
+from netsim.config import Run
+from netsim.kernels.structs import Array
+from netsim.network.flow.state import state as network_state
+from netsim.progress import Progress
+from netsim.simulate import gpus, loop, packets, result
+from netsim.simulate.model import Model, build
+from netsim.units import format_time
+
+
+def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> dict[str, Any]:
+    """Simulate on the configured engine; the first rank writes. `began` is when the wall clock started (perf_counter)."""
+    progress.update(0.0, "building the model")
+    model = build(run)
+    by_packets = run.network.engine == "packet"
+    executor = gpus.state(
+        model.work.programs,
+        model.groups,
+        model.table,
+        model.program,
+        model.slow,
+        _recorded(run, model),
+        model.device.card.sms,
+        run.simulate.iterations,
+        run.simulate.jitter,
+        run.seed,
+        packets.leaves_node(model) if by_packets else None,
+    )
+    network = network_state(model.fluid, model.changes, shared=run.network.engine != "ideal")
+    limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
+
+    def report(fraction: float, t_ps: int) -> None:
+        progress.update(fraction, f"simulated {format_time(t_ps)}")
+
+    def late() -> bool:
+        return time.perf_counter() > limit
+
+    played = None
+    if by_packets:
+        played = packets.play(run, model, executor, network, report, late)
+        log, complete = played.log, played.complete
+    else:
+        log, complete = loop.run_flow(executor, network, report, late)
+    links = result.link_bytes(model, network.moved)
+    if played is not None:
+        links = links + played.counters["bytes"]
+    figures = result.summary(run, model, executor, links, complete)
+    if played is not None:
+        figures |= {"exchanges": played.exchanges, "waited_s": played.waited_s, "packets": int(played.counters["packets"].sum())}
+    figures["wall_s"] = time.perf_counter() - began
+    figures["ranks"] = launch.launched().size
+    if parallel.world().rank == 0:
+        result.write(run, model, executor, log, links, figures, out, None if played is None else played.samples)
+    return figures
+
+
+def _recorded(run: Run, model: Model) -> Array:
+    """Which simulated GPUs keep all their rows."""
+    chosen = np.zeros(len(model.program), bool)
+    wanted = run.telemetry.operations
+    if wanted == "all":
+        chosen[:] = True
+    elif wanted == "representative":
+        chosen[np.unique(model.program, return_index=True)[1]] = True
+    else:
+        chosen[model.gpu_of[np.array(wanted, np.int64)]] = True
+    return chosen
