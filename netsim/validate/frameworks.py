@@ -1,0 +1,141 @@
+"""What each training framework does where a row does not say: the defaults of its published configurations.
+
+Megatron-Core with Transformer Engine (NeMo, Megatron-Bridge, the MLPerf submissions): the performance recipes shipped with the releases set
+distributed optimizer, overlapped gradient reduction and parameter gathering, gradients on the wire in bf16, userbuffer overlap of tensor
+parallelism, fused cross entropy, all-to-all dispatch. Megatron-LM of 2021 and 2022: unfused attention, nothing overlapped. FSDP: full
+sharding of bf16 parameters, gradients reduced in bf16 or fp32 as each framework publishes.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from netsim.validate.models import MoE, shape
+from netsim.validate.rows import Row
+
+Section = dict[str, Any]
+
+
+class Framework(NamedTuple):
+    """A framework: how its rows are known, and the section `workload` that it stands for."""
+
+    pattern: str
+    build: Callable[[Row, dict[str, int], Section, str, list[str]], Section]
+
+    def workload(self, row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+        """Section `workload` less model, batch and sizes."""
+        return self.build(row, size, model, precision, assumed)
+
+
+def framework_of(row: Row) -> Framework:
+    """The first framework whose pattern fits; Megatron-Core where none does."""
+    return next(f for f in FRAMEWORKS if re.search(f.pattern, row["framework"], re.IGNORECASE))
+
+
+def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+    """Megatron-Core with Transformer Engine, as NeMo, Megatron-Bridge and MLPerf configure it."""
+    if "FSDP" in row["sharding"]:
+        assumed.append("Megatron-FSDP: full sharding, gradients and parameters in bf16")
+        data = {"sharding": "full", "grad_dtype": "bf16"}
+    else:
+        assumed.append("distributed optimizer, gradients in bf16, reduction and gathering overlapped")
+        data = {"sharding": "optimizer", "grad_dtype": "bf16", "overlap_grad_reduce": True, "overlap_param_gather": True}
+    if precision == "fp8":
+        data["param_dtype"] = "fp8"
+        assumed.append("parameters gathered in fp8")
+    overlap = size["tp"] > 1 and shape(model, "experts") in (None, 0) and "overlap off" not in row["notes"]
+    if overlap:
+        assumed.append("userbuffer overlap of tensor parallelism")
+    section: Section = {
+        "precision": {"gemm": precision}, "data_parallel": data, "kernels": {"cross_entropy": "te"},
+        "parallel": {"sequence_parallel": size["tp"] > 1, "tp_comm_overlap": overlap}, "pipeline": _stages(model, size, assumed),
+    }  # fmt: skip
+    if model.get("use") in MoE:
+        section["experts"] = {"dispatcher": "alltoall"}
+        assumed.append("balanced experts, all-to-all dispatch")
+    return section | _recompute(row, assumed)
+
+
+def _stages(model: Section, size: dict[str, int], assumed: list[str]) -> Section:
+    """Layers per stage: evenly, or with embedding and loss counted as layers, or as the layout that is as even as can be."""
+    layers, parts = int(shape(model, "layers")), size["pp"] * size["vpp"]
+    extra = int(shape(model, "mtp_layers") or 0)
+    if size["pp"] == 1 or layers % parts == 0 and not extra:
+        return {}
+    if (layers + 2) % parts == 0 and not extra:
+        assumed.append("embedding and loss count as one layer each")
+        return {"embedding_as_layer": True, "loss_as_layer": True}
+    words = ["E", *["t"] * layers, *["m"] * extra, "L"]
+    sizes = [len(words) // parts + (i < len(words) % parts) for i in range(parts)]
+    ends = [sum(sizes[:i]) for i in range(parts + 1)]
+    assumed.append("layers, embedding and loss dealt out evenly over the virtual stages")
+    return {"layout": "|".join("".join(words[a:b]) for a, b in zip(ends, ends[1:], strict=False))}
+
+
+def _recompute(row: Row, assumed: list[str]) -> Section:
+    text = row["recompute"]
+    layers = re.match(r"(\d+) layers", text)
+    if layers:
+        return {"recompute": {"granularity": "full", "method": "block", "layers": int(layers[1])}}
+    if text.startswith("selective"):
+        return {"recompute": {"granularity": "selective"}}
+    return {"recompute": {"granularity": "full"}} if text == "full" else {}
+
+
+def megatron_2021(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+    """Megatron-LM of the papers of 2021 and 2022: attention as separate kernels, replicated optimizer, nothing overlapped."""
+    assumed.append("unfused attention, fp16, nothing overlapped, gradients all-reduced")
+    return {
+        "precision": {"gemm": precision, "activations": "fp16" if precision == "fp16" else "bf16"},
+        "data_parallel": {"sharding": "none"}, "kernels": {"attention": "unfused", "cross_entropy": "unfused"},
+        "parallel": {"sequence_parallel": "sequence-parallel" in row["recompute"]}, "pipeline": _stages(model, size, assumed),
+    } | _recompute(row, assumed)  # fmt: skip
+
+
+def deepspeed(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+    """Megatron-DeepSpeed of BLOOM: activation checkpointing of every layer, ZeRO-1, unfused attention."""
+    assumed.append("every layer recomputed, unfused attention, ZeRO-1, nothing overlapped")
+    return {
+        "precision": {"gemm": precision}, "data_parallel": {"sharding": "optimizer", "grad_dtype": "fp32" if precision == "bf16" and row["precision"] == "bf16" else "bf16"},
+        "kernels": {"attention": "unfused", "cross_entropy": "unfused"}, "parallel": {"sequence_parallel": False},
+        "pipeline": _stages(model, size, assumed), "recompute": {"granularity": "full"},
+    }  # fmt: skip
+
+
+def fsdp(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+    """PyTorch FSDP (MosaicML, torchtitan, NeMo Automodel)."""
+    titan = "torchtitan" in row["framework"]
+    sharding = "gradients" if "GRAD_OP" in row["sharding"] else "full"
+    assumed.append(f"FSDP, {sharding} sharded, parameters in bf16, gradients in {'fp32' if titan else 'bf16'}, flash attention")
+    section: Section = {
+        "precision": {"gemm": precision},
+        "data_parallel": {"sharding": sharding, "grad_dtype": "fp32" if titan else "bf16", "overlap_grad_reduce": True, "overlap_param_gather": True},
+        "parallel": {"sequence_parallel": size["tp"] > 1}, "pipeline": _stages(model, size, assumed),
+    }  # fmt: skip
+    if model.get("use") in MoE:
+        section["experts"] = {"dispatcher": "flex" if "DeepEP" in row["framework"] else "alltoall"}
+    if titan and row["recompute"] == "selective":
+        assumed.append("selective recomputation of every second GEMM as full recomputation of half the layers")
+        return section | {"recompute": {"granularity": "full", "method": "block", "layers": max(1, int(shape(model, "layers")) // size["pp"] // 2)}}
+    return section | _recompute(row, assumed)
+
+
+def internevo(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+    """InternEvo: ZeRO-1 with overlapped reduction, flash attention; its sharding group becomes copies of the optimizer state."""
+    assumed.append("ZeRO-1, gradients in bf16, reduction overlapped, flash attention")
+    group = re.search(r"group (\d+)", row["sharding"])
+    copies = size["dp"] // int(group[1]) if group and size["dp"] % int(group[1]) == 0 else 1
+    return {
+        "precision": {"gemm": precision},
+        "data_parallel": {"sharding": "optimizer", "grad_dtype": "bf16", "overlap_grad_reduce": True, "instances": max(1, copies)},
+        "parallel": {"sequence_parallel": size["tp"] > 1},
+    } | _recompute(row, assumed)  # fmt: skip
+
+
+FRAMEWORKS = (
+    Framework(r"Megatron-LM 202|SC21|ZeRO-3", megatron_2021),
+    Framework(r"DeepSpeed", deepspeed),
+    Framework(r"MosaicML|torchtitan|Automodel", fsdp),
+    Framework(r"InternEvo", internevo),
+    Framework(r"", core),
+)

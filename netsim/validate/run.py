@@ -1,0 +1,94 @@
+"""Simulate cases in worker processes, without files: the model is built, executed on the flow engine, and its summary kept."""
+
+import copy
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from netsim.errors import InputError
+
+FITS = 1.0
+"""Share of a GPU's memory that a run may fill before recomputation is assumed."""
+LIMIT_S = 120.0
+"""Wall-clock time after which a row is given up."""
+LADDER: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("MLP activations and norms recomputed, to fit the memory", {"granularity": "selective", "modules": ["layernorm", "moe_act", "mlp"]}),
+    ("every layer recomputed, to fit the memory", {"granularity": "full"}),
+)
+
+
+class Outcome(NamedTuple):
+    """What became of a case: the summary of its run, what had to be assumed on the way, or why there is none."""
+
+    summary: dict[str, Any]
+    assumed: list[str]
+    skipped: str
+    wall_s: float
+
+
+def simulate(configs: Iterable[str], jobs: int) -> Iterator[Outcome]:
+    """Simulate configurations (JSON texts) on `jobs` processes, in order."""
+    if jobs == 1:
+        yield from map(outcome, configs)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_single) as pool:
+        yield from pool.map(outcome, configs, chunksize=1)
+
+
+def _single() -> None:
+    os.environ["NUMBA_NUM_THREADS"] = "1"
+
+
+def outcome(text: str) -> Outcome:
+    """Simulate one configuration; where recomputation is not stated and the memory does not hold it, with as little as fits."""
+    began = time.perf_counter()
+    config = json.loads(text)
+    assumed: list[str] = []
+    try:
+        summary = _fitted(config, assumed)
+    except (InputError, ValueError, NotImplementedError) as error:
+        return Outcome({}, assumed, str(error).splitlines()[0].replace("configuration:1:1: ", ""), time.perf_counter() - began)
+    except (AssertionError, IndexError, KeyError, ZeroDivisionError) as error:
+        return Outcome({}, assumed, f"the simulator failed: {type(error).__name__}: {error}"[:200], time.perf_counter() - began)
+    skipped = "" if summary["complete"] else f"not done within {LIMIT_S:g} s"
+    return Outcome(summary, assumed, skipped, time.perf_counter() - began)
+
+
+def _fitted(config: dict[str, Any], assumed: list[str]) -> dict[str, Any]:
+    from netsim.config.load import from_data
+    from netsim.simulate.model import build
+
+    model, run = None, None
+    steps: list[tuple[str, dict[str, Any]]] = [("", {}), *LADDER] if "recompute" not in config["workload"] else [("", {})]
+    for said, section in steps:
+        trial = copy.deepcopy(config)
+        if section:
+            trial["workload"]["recompute"] = section
+        run = from_data(trial)
+        model = build(run)
+        peak = max(stage.peak for stage in model.work.memory)
+        assumed[:] = [said] if said else []
+        if peak <= FITS * model.device.card.memory:
+            break
+    assert model is not None and run is not None
+    return execute(run, model)
+
+
+def execute(run: Any, model: Any) -> dict[str, Any]:
+    """Run a model to its end on the flow engine and return its summary."""
+    from netsim.network.flow.state import state as network_state
+    from netsim.simulate import gpus, loop, result
+
+    limit = time.perf_counter() + LIMIT_S
+    silent = np.zeros(len(model.program), bool)
+    executor = gpus.state(
+        model.work.programs, model.groups, model.table, model.program, model.slow, silent, model.device.card.sms, 1, 0.0, run.seed
+    )
+    network = network_state(model.fluid, model.changes, shared=run.network.engine != "ideal")
+    _, complete = loop.run_flow(executor, network, lambda fraction, t_ps: None, lambda: time.perf_counter() > limit)
+    return result.summary(run, model, executor, result.link_bytes(model, network.moved), complete)
