@@ -12,7 +12,7 @@ from netsim.kernels.packet import cc as hooks
 from netsim.kernels.packet.calls import message_left
 from netsim.kernels.packet.layout import (
     ACK, ACKED, AVAIL, BASE, BYTES, CE, CNP, CONTROL_BYTES, CONTROL_SIZE, COUNT, CREDIT, CREDITS_ON, EV_MESSAGE, EV_WAKE,
-    ACKS, END, FLOWS_LEFT, RX, SIMULATED,
+    ACKS, BLOCKED, HISTORY, KEEP_HISTORY, NO_ACKS, END, FLOWS_LEFT, RX, SIMULATED,
     FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, FREE, HEAD, HOP_SHIFT, IDLE, INPUT_SHIFT, INQ, KIND_SHIFT, LAST_MESSAGE, LATENCY, LEFT, MASK, MESSAGE, MESSAGES,
     MID, MTU, N_LINKS, NEVER, NEXT_READY, NEXT_SEND, OPENED, PACED, PACKETS, PAUSE_PS, PAUSE_T, PAUSED, PER_MESSAGE, PORT, READY, READY_TAIL, RING,
     SENT, SEQ_MASK, SEQ_SHIFT, SER, SER_CONTROL, STARVED, STATE, TAIL, TOGGLE_HEAD, TOGGLE_TAIL, TOGGLES, TX, TX_EDGE, WAITING,
@@ -36,6 +36,20 @@ def line_up(tx: Array, port: Array, q: int, f: int) -> None:
 
 
 @njit(cache=True)
+def go_on(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
+    """Let flow `f`, which has packets to send, line up at `t`, or when its pace allows, or when its window does."""
+    tx, o = s.tx, f << TX
+    under_way = tx[o + SENT] - tx[o + ACKED]
+    if s.scal[ACKS] != NO_ACKS and under_way > 0 and (under_way + 1) * s.scal[MTU] > hooks.window(cc, s.cc, f):
+        tx[o + STATE] = BLOCKED
+    elif tx[o + NEXT_SEND] > t:
+        tx[o + STATE] = PACED
+        insert(s.arena, s.ring, s.scal, 2 * s.scal[N_LINKS] + u, HEAD, tx[o + NEXT_SEND], (EV_WAKE << INPUT_SHIFT) | (f << FLOW_SHIFT))
+    else:
+        line_up(tx, s.port, u << PORT, f)
+
+
+@njit(cache=True)
 def event(s: Tables, cc: tuple, u: int, t: int, meta: int) -> None:
     """A message is ready, a pace allows the next packet, or a control packet has come."""
     tx, f, kind, q = s.tx, (meta >> FLOW_SHIFT) & FLOW_MASK, meta >> INPUT_SHIFT, u << PORT
@@ -46,11 +60,7 @@ def event(s: Tables, cc: tuple, u: int, t: int, meta: int) -> None:
         tx[o + AVAIL] += tx[o + LAST_MESSAGE] if last else tx[o + PER_MESSAGE]
         tx[o + OPENED] = 0 if last else opened + 1
         if tx[o + STATE] == IDLE:
-            if tx[o + NEXT_SEND] > t:
-                tx[o + STATE] = PACED
-                insert(s.arena, s.ring, s.scal, 2 * s.scal[N_LINKS] + u, HEAD, tx[o + NEXT_SEND], (EV_WAKE << INPUT_SHIFT) | (f << FLOW_SHIFT))
-            else:
-                line_up(tx, s.port, q, f)
+            go_on(s, cc, u, f, t)
     elif kind == EV_WAKE:
         line_up(tx, s.port, q, f)
     elif (meta >> KIND_SHIFT) & 3 == CNP:
@@ -67,6 +77,11 @@ def acknowledged(s: Tables, cc: tuple, u: int, f: int, t: int, seq: int, marked:
     if new > SEQ_MASK >> 1:
         return
     tx[o + ACKED] += new
+    if new > 0 and s.scal[KEEP_HISTORY] != 0:
+        last = (f << HISTORY) + ((tx[o + ACKED] - 1) & ((1 << HISTORY) - 1))
+        hooks.acknowledge(cc, s.cc, f, t, t - s.sent_ps[last], new, marked, tx[o + ACKED], tx[o + SENT], s.telemetry, last << 5)
+    if tx[o + STATE] == BLOCKED:
+        go_on(s, cc, u, f, t)
     if tx[o + TX_EDGE] < 0 and s.scal[ACKS] == SIMULATED and tx[o + ACKED] == tx[o + AVAIL]:
         s.rx[(f << RX) + END] = t
         s.scal[FLOWS_LEFT] -= 1
@@ -97,6 +112,8 @@ def send(s: Tables, cc: tuple, u: int, start: int) -> None:
         port[q + CREDIT] -= size
     s.count[(u << COUNT) + BYTES] += size
     s.count[(u << COUNT) + PACKETS] += 1
+    if scal[KEEP_HISTORY] != 0:
+        s.sent_ps[(f << HISTORY) + (tx[o + SENT] & ((1 << HISTORY) - 1))] = start
     tx[o + SENT] += 1
     due = start + max(ser, hooks.gap(cc, s.cc, f, start, size))
     tx[o + NEXT_SEND] = due
@@ -111,11 +128,8 @@ def send(s: Tables, cc: tuple, u: int, start: int) -> None:
             message_left(s, f, message, free)
     if tx[o + SENT] == tx[o + AVAIL]:
         tx[o + STATE] = IDLE
-    elif due <= free:
-        line_up(tx, port, q, f)
     else:
-        tx[o + STATE] = PACED
-        insert(s.arena, ring, scal, 2 * scal[N_LINKS] + u, HEAD, due, (EV_WAKE << INPUT_SHIFT) | (f << FLOW_SHIFT))
+        go_on(s, cc, u, f, free)
 
 
 @njit(cache=True)

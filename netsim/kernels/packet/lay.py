@@ -66,7 +66,7 @@ def open_paths(
         for h in range(n):
             round_trip += port[(s.path[p + h] << PORT) + LATENCY] + port[(s.path[p + h] << PORT) + SER]
         s.tx[x + RETURN] = way
-        hooks.start(cc, s.cc, f, 1e12 / s.ps_per_byte[u], way + round_trip)
+        hooks.start(cc, s.cc, f, 1e12 / s.ps_per_byte[u], way + round_trip, n, s.scal[MTU])
 
 
 @njit(cache=True)

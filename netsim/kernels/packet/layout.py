@@ -44,7 +44,7 @@ TOKEN_SHIFT, TOKEN_MASK = 24, (1 << 24) - 1
 RING, BASE, MASK, HEAD, MID, INQ, TAIL = 3, 0, 1, 2, 3, 4, 5
 
 # ports, one per link
-PORT, FREE, QUEUE, SER, SER_CONTROL, LATENCY, PAUSED, PAUSE_T, READY, READY_TAIL, RAMP, ROOM, TOGGLE_HEAD, TOGGLE_TAIL, CREDIT, STARVED, TO_HOST = (
+PORT, FREE, QUEUE, SER, LATENCY, PAUSED, TOGGLE_HEAD, TOGGLE_TAIL, ROOM, TO_HOST, SER_CONTROL, PAUSE_T, READY, READY_TAIL, RAMP, CREDIT, STARVED = (
     4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
 )  # fmt: skip
 
@@ -77,10 +77,12 @@ CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOU
 # scalars
 (NOW, ARENA_TOP, WINDOW_PS, MTU, CONTROL_SIZE, FLOW_CONTROL, ECN_ON, KMIN, KMAX, SEED, ACKS, ACK_EVERY, CNP_GAP, N_LINKS, N_GPUS, N_NODES,
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
- N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS) = range(35)  # fmt: skip
+ N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS,
+ TELEMETRY, KEEP_HISTORY) = range(37)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
 HEADROOM, TOO_MANY_PAUSES, LOST_FOR_EVER = 1, 2, 3
 NO_CONTROL, PFC_ON, CREDITS_ON = 0, 1, 2
+HISTORY = 8  # log2 of packets that may be under way where acknowledgements matter
 BLOCK_SHIFT = 5  # vertices are skipped in blocks of 32
 PATH_SHIFT = 4  # 8 links out, then 8 links back
 
@@ -113,7 +115,9 @@ class State(NamedTuple):
     size: Array  # int32[F << 2] bytes on the wire by size class
     tx: Array
     rx: Array
-    cc: Array  # float64[F << 4]
+    cc: Array  # float64[F * STATE of the algorithm]
+    sent_ps: Array  # int64[F << HISTORY] when the latest packets started; only if acknowledgements matter
+    telemetry: Array  # int64[F << HISTORY << 5] (queue, bytes sent, time, rate) of each hop of the latest packets; only if the algorithm reads it
     edge: Array
     dep_edge: Array  # int32[D] edge of the plan
     dep_lag: Array  # int32[D]

@@ -17,7 +17,7 @@ from numba import njit
 
 from netsim.kernels.structs import Array
 from netsim.kernels.packet.layout import (
-    DELAY, FIRST_SWITCH, STARVED, TO_HOST,
+    ACKS, HISTORY, HOP_MASK, HOP_SHIFT, SEQ_SHIFT, TELEMETRY, DELAY, FIRST_SWITCH, SIMULATED, STARVED, TO_HOST,
     BASE, CE, CLASS_MASK, CONTROL_SIZE, COUNT, CREDIT, CREDITS_ON, DEPARTED, DROPS, ECN_ON, BYTES, CONTROL_BYTES, FLOW_CONTROL, FLOW_MASK,
     FLOW_SHIFT, FREE, HEAD, INPUT_SHIFT, INQ, KMAX, KMIN, LATENCY, LOG_TOP, LOST, MARKS, MASK, MID, MTU, N_LINKS, NEVER, PACKETS, PAUSE_PS, PAUSE_T,
     PAUSED, PFC, PMAX_BITS, PORT, QUEUE, QUEUE_MAX, RAMP, RING, ROOM, SEED, SENT_OFF, SER, SER_CONTROL, TAIL, TOGGLE_HEAD, TOGGLE_TAIL, TOGGLES,
@@ -75,6 +75,14 @@ def mark(scal: Array, port: Array, q: int, p: int, queue: int) -> bool:
 
 
 @njit(cache=True)
+def report(s: Tables, meta: int, queue: int, sent: int, t: int, rate: float) -> None:
+    """Write what a port tells the sender of a packet that leaves it: queue and bytes sent without the packet, the time, and its rate."""
+    history = (((meta >> FLOW_SHIFT) & FLOW_MASK) << HISTORY) + ((meta >> SEQ_SHIFT) & ((1 << HISTORY) - 1))
+    at = (history << 5) + 4 * (((meta >> HOP_SHIFT) & HOP_MASK) - 1)
+    s.telemetry[at], s.telemetry[at + 1], s.telemetry[at + 2], s.telemetry[at + 3] = queue, sent, t, np.int64(rate)
+
+
+@njit(cache=True)
 def await_credit(s: Tables, p: int, start: int, nbytes: int, end: int) -> int:
     """Take the credits announced by `start`, then as many as the packet still lacks; returns when it may start, NEVER if not before `end`."""
     ring, port, r, q = s.ring, s.port, (3 * s.scal[N_LINKS] + p) << RING, p << PORT
@@ -94,8 +102,11 @@ def await_credit(s: Tables, p: int, start: int, nbytes: int, end: int) -> int:
 @njit(cache=True, forceinline=True)
 def on_wire(s: Tables, p: int) -> None:
     """Note when the first packet on the wire of link `p` reaches the far end."""
-    t, ring = NEVER, s.ring
-    for o in (p << RING, (s.scal[N_LINKS] + p) << RING):
+    t, ring, o = NEVER, s.ring, p << RING
+    if ring[o + HEAD] < ring[o + MID]:
+        t = s.arena[ring[o + BASE] + ((ring[o + HEAD] & ring[o + MASK]) << 1)]
+    if s.scal[ACKS] == SIMULATED:
+        o = (s.scal[N_LINKS] + p) << RING
         if ring[o + HEAD] < ring[o + MID]:
             t = min(t, s.arena[ring[o + BASE] + ((ring[o + HEAD] & ring[o + MASK]) << 1)])
     s.wire_next[p] = t
@@ -112,8 +123,10 @@ def play(s: Tables, p: int, end: int) -> None:
     arena, ring, port, scal = s.arena, s.ring, s.port, s.scal
     o, q = p << RING, p << PORT
     base, mask, mid, inq, tail = ring[o + BASE], ring[o + MASK], ring[o + MID], ring[o + INQ], ring[o + TAIL]
-    oc = (scal[N_LINKS] + p) << RING
-    c_base, c_mask, c_mid, c_tail = ring[oc + BASE], ring[oc + MASK], ring[oc + MID], ring[oc + TAIL]
+    oc, simulated = (scal[N_LINKS] + p) << RING, scal[ACKS] == SIMULATED
+    c_base = c_mask = c_mid = c_tail = np.int64(0)
+    if simulated:
+        c_base, c_mask, c_mid, c_tail = ring[oc + BASE], ring[oc + MASK], ring[oc + MID], ring[oc + TAIL]
     free, queue, ser, latency, paused = port[q + FREE], port[q + QUEUE], port[q + SER], port[q + LATENCY], port[q + PAUSED]
     t_head, t_tail = port[q + TOGGLE_HEAD], port[q + TOGGLE_TAIL]
     mtu, kmin = scal[MTU], scal[KMIN]
@@ -198,6 +211,8 @@ def play(s: Tables, p: int, end: int) -> None:
         else:
             size = packet_bytes(s, meta)
             free = start + transfer(size, ps_per_byte)
+        if scal[TELEMETRY] != 0:
+            report(s, meta, queue - size, s.count[(p << COUNT) + BYTES] + nbytes, start, 1e12 / ps_per_byte)
         if mode != 0:
             depart(s, in_0, meta, size, start, arena[k])
         arena[k] = free + latency
@@ -229,7 +244,9 @@ def play(s: Tables, p: int, end: int) -> None:
         if queue > queue_max:
             queue_max = queue
 
-    ring[o + MID], ring[o + INQ], ring[oc + MID] = mid, inq, c_mid
+    ring[o + MID], ring[o + INQ] = mid, inq
+    if simulated:
+        ring[oc + MID] = c_mid
     port[q + FREE], port[q + QUEUE], port[q + PAUSED], port[q + TOGGLE_HEAD] = free, queue, paused, t_head
     c = p << COUNT
     s.count[c + BYTES] += nbytes

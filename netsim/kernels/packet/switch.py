@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet.layout import (
-    ARRIVED, BASE, BELOW_INPUT, CLASS_MASK, DEPARTED, DELAY, ERROR, ERROR_LINK, ERROR_T, HEADROOM, TOO_MANY_PAUSES, FIRST_SWITCH, FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, HEAD, HELD,
+    ACKS, SIMULATED, ARRIVED, BASE, BELOW_INPUT, CLASS_MASK, DEPARTED, DELAY, ERROR, ERROR_LINK, ERROR_T, HEADROOM, TOO_MANY_PAUSES, FIRST_SWITCH, FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, HEAD, HELD,
     HOP_MASK, HOP_SHIFT, INPUT_SHIFT, INQ, LIMIT, LOG_SIZE, LOG_TOP, LOST, MASK, MID, MTU, N_LINKS, NEVER, PATH_SHIFT, PFC, PFC_ON, PORT, RING, SENT_OFF,
     TOGGLES, TOGGLE_HEAD, TOGGLE_TAIL, XOFF, XON,
 )  # fmt: skip
@@ -141,7 +141,8 @@ def switch(s: Tables, v: int, end: int) -> None:
         o = link << PFC
         if s.wire_next[link] < end:
             pfc[o + ARRIVED] = gather(s, link, end)
-            gather_control(s, link, end)
+            if scal[ACKS] == SIMULATED:
+                gather_control(s, link, end)
             on_wire(s, link)
         if pausing and (pfc[o + SENT_OFF] != 0 or pfc[o + HELD] + pfc[o + ARRIVED] > pfc[o + XOFF]):
             watch(s, link, before)

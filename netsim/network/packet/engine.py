@@ -26,15 +26,15 @@ class PacketEngine:
         """Raises `InputError` for buffers, thresholds, latencies and parameters that cannot work."""
         self.topology, self.routes, self.network = topology, routes, network
         unsupported(network)
-        self.cc, acks, cnps = parameters(network.congestion_control)
+        self.cc, self._control = parameters(network.congestion_control)
         self.state = build(topology, network, buffers.thresholds(topology, network), seed if network.seed is None else network.seed)
         alive = (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
         self._tables: Tables | None = None
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
         scal[k.WINDOW_PS] = buffers.window(topology, network, self._timed_links)
-        scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if acks else k.NO_ACKS)
-        scal[k.NOTIFY] = cnps
+        scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS else k.NO_ACKS)
+        scal[k.NOTIFY], scal[k.TELEMETRY], scal[k.KEEP_HISTORY] = self._control.CNPS, self._control.TELEMETRY, self._control.ACKS
         self._room_for_log()
         self.n_flows = self.n_edges = self.n_calls = self.n_tokens = self.n_deps = 0
         self._footprints: list[Footprint] = []
@@ -186,7 +186,9 @@ class PacketEngine:
             size=grown(s.size, size << 2),
             tx=grown(s.tx, size << k.TX),
             rx=grown(s.rx, size << k.RX),
-            cc=grown(s.cc, size << 4),
+            cc=grown(s.cc, size * self._control.STATE),
+            sent_ps=grown(s.sent_ps, (size << k.HISTORY) * self._control.ACKS),
+            telemetry=grown(s.telemetry, (size << k.HISTORY << 5) * self._control.TELEMETRY),
         )
         ahead, back = fp.paths if fp is not None else whole_paths(self.topology, self.routes, src, dst, qp)
         open_paths(self.tables, self.cc, first, *ahead, *back, nbytes, message, messages, edge, gpu, to_gpu, src < 0)

@@ -1,5 +1,6 @@
 """Parameters of a congestion control: from what people write to the tuple that its kernels take."""
 
+from types import ModuleType
 from typing import Any
 
 from netsim import units
@@ -10,8 +11,8 @@ from netsim.kernels.packet.cc import algorithm, algorithms
 PARSE = {"time": units.parse_time, "size": units.parse_size, "rate": units.parse_rate, "number": float}
 
 
-def parameters(chosen: CongestionControl) -> tuple[Any, bool, bool]:
-    """Return (parameters of the algorithm, whether its sender needs acknowledgements, and notifications); raises `InputError` for what is unknown or wrong."""
+def parameters(chosen: CongestionControl) -> tuple[Any, ModuleType]:
+    """Return (parameters of the algorithm, its module); raises `InputError` for what is unknown or wrong."""
     known = algorithms()
     if chosen.name not in known:
         hint = did_you_mean(chosen.name, known)
@@ -31,4 +32,4 @@ def parameters(chosen: CongestionControl) -> tuple[Any, bool, bool]:
             lines.append(f"network.congestion_control.parameters.{name}: {said}; got {text!r}")
     if lines:
         raise InputError(sorted(lines))
-    return module.Parameters(**values), module.ACKS, module.CNPS
+    return module.Parameters(**values), module

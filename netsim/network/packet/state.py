@@ -7,6 +7,7 @@ from netsim.kernels.packet import layout as k
 from netsim.kernels.structs import GPU, NIC, Array, Topology
 
 PMAX_ONE = 1 << 40
+LINE = 64
 ARENA = 1 << 26  # words of records; pages are only touched as rings need them
 
 
@@ -23,7 +24,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
     blocks = (n_vertices + 31) >> k.BLOCK_SHIFT
     pfc = np.zeros((n_links, 1 << k.PFC), np.int64)
     pfc[:, [k.XOFF, k.XON, k.LIMIT, k.DELAY]] = thresholds[:, :4]
-    return k.State(
+    return align(k.State(
         scal=_scalars(topology, network, seed),
         arena=np.empty(ARENA, np.int64),
         ring=ring,
@@ -50,6 +51,8 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
         tx=np.zeros(16, np.int64),
         rx=np.zeros(16, np.int64),
         cc=np.zeros(16),
+        sent_ps=np.zeros(1, np.int64),
+        telemetry=np.zeros(1, np.int64),
         edge=np.zeros(32, np.int64),
         dep_edge=np.zeros(1, np.int32),
         dep_lag=np.zeros(1, np.int32),
@@ -65,7 +68,23 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
         log=np.zeros(3, np.int64),
         log_head=np.full(n_links, -1),
         scratch=np.zeros(1, np.int64),
-    )
+    ))
+
+
+def align(state: k.State) -> k.State:
+    """Return the state with every table at the start of a cache line, so that a row touches no more lines than it fills."""
+    return k.State(*(_aligned(array) for array in state))
+
+
+def _aligned(array: Array) -> Array:
+    if array.ctypes.data % LINE == 0:
+        return array
+    raw = np.empty(array.nbytes + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
+    view = raw[start : start + array.nbytes].view(array.dtype)
+    if array.size < ARENA:
+        view[:] = array
+    return view
 
 
 def ps_per_byte(topology: Topology) -> Array:
@@ -116,6 +135,6 @@ def grown(array: Array, size: int, fill: int = 0) -> Array:
     """Return the array with room for at least `size` items; it doubles."""
     if size <= array.size:
         return array
-    bigger = np.full(max(size, 2 * array.size), fill, array.dtype)
+    bigger = _aligned(np.full(max(size, 2 * array.size), fill, array.dtype))
     bigger[: array.size] = array
     return bigger

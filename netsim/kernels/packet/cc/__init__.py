@@ -4,11 +4,12 @@ A file holds
 
     PARAMETERS   name -> (unit, default as people write it, meaning); unit: time, size, rate or number
     Parameters   a NamedTuple of the same names (times in ps, sizes in bytes, rates in bytes/s)
-    ACKS, CNPS   whether the sender needs acknowledgements, and congestion notifications
+    ACKS, CNPS, TELEMETRY   whether the sender needs acknowledgements, congestion notifications, and what the ports on the way report
+    STATE        float64 per queue pair
     start, notify, acknowledge, gap, window   marked with @implements(Parameters, hook); a hook that is left out does nothing
 
 The engine's kernels call the hooks below with the `Parameters` of the run. numba chooses the implementation by their type, when it compiles, so
-a hook costs what its body costs. State of flow f: 16 float64 at `state[f * 16:]`; column 0 is its rate in bytes/s, column 1 the line rate.
+a hook costs what its body costs. State of flow f: STATE float64 at `state[f * STATE:]`.
 """
 
 import importlib
@@ -21,19 +22,22 @@ from numba.extending import overload
 
 from netsim.kernels.structs import Array
 
-RATE, LINE = 0, 1
 
-
-def start(cc: Any, state: Array, f: int, line: float, base_rtt: int) -> None:
-    """A queue pair is opened on a NIC of `line` bytes/s; `base_rtt` ps is the round trip of a full packet on the idle path."""
+def start(cc: Any, state: Array, f: int, line: float, base_rtt: int, hops: int, mtu: int) -> None:
+    """A queue pair is opened on a NIC of `line` bytes/s; a full packet of `mtu` bytes takes `base_rtt` ps there and back over `hops` idle links."""
 
 
 def notify(cc: Any, state: Array, f: int, t: int) -> None:
     """A congestion notification reaches the sender at `t`."""
 
 
-def acknowledge(cc: Any, state: Array, f: int, t: int, rtt: int, nbytes: int, marked: bool, hops: int, telemetry: Array) -> None:
-    """An acknowledgement of `nbytes` reaches the sender; `telemetry` has (queue bytes, sent bytes, time, rate) of each of `hops` ports."""
+def acknowledge(
+    cc: Any, state: Array, f: int, t: int, rtt: int, packets: int, marked: bool, acked: int, sent: int, telemetry: Array, at: int
+) -> None:
+    """Word of `packets` more packets reaches the sender: of all before number `acked`, the last of which took `rtt`; `sent` have been sent.
+
+    `telemetry[at + 4 h:]` is (queue in bytes, bytes sent, ps, bytes/s) of the port of hop h when that packet left it; hop 0 is the NIC.
+    """
 
 
 def gap(cc: Any, state: Array, f: int, t: int, nbytes: int) -> int:

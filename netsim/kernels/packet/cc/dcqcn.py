@@ -28,7 +28,8 @@ PARAMETERS = {
     "byte_counter": ("size", "10 MB", "B, bytes per increase step"),
     "fast_recovery": ("number", "5", "F, steps of fast recovery"),
 }
-ACKS, CNPS = False, True
+ACKS, CNPS, TELEMETRY = False, True, False
+STATE = 16
 RATE, LINE, TARGET, ALPHA, ALPHA_T, RATE_T, SENT, TIMER_STEPS, BYTE_STEPS, CUT = range(10)
 
 
@@ -46,7 +47,7 @@ class Parameters(NamedTuple):
 
 
 @hooks.implements(Parameters, hooks.start)
-def start(cc: Parameters, state: Array, f: int, line: float, base_rtt: int) -> None:
+def start(cc: Parameters, state: Array, f: int, line: float, base_rtt: int, hops: int, mtu: int) -> None:
     """Start at line rate, unlimited until the first notification."""
     o = 16 * f
     state[o + RATE] = state[o + LINE] = state[o + TARGET] = line
@@ -99,7 +100,9 @@ def notify(cc: Parameters, state: Array, f: int, t: int) -> None:
 
 
 @hooks.implements(Parameters, hooks.acknowledge)
-def acknowledge(cc: Parameters, state: Array, f: int, t: int, rtt: int, nbytes: int, marked: bool, hops: int, telemetry: Array) -> None:
+def acknowledge(
+    cc: Parameters, state: Array, f: int, t: int, rtt: int, packets: int, marked: bool, acked: int, sent: int, telemetry: Array, at: int
+) -> None:
     """Acknowledgements do not matter."""
 
 

@@ -6,7 +6,8 @@ from netsim.kernels.packet import cc as hooks
 from netsim.kernels.structs import Array
 
 PARAMETERS: dict[str, tuple[str, str, str]] = {}
-ACKS = CNPS = False
+ACKS = CNPS = TELEMETRY = False
+STATE = 1
 
 
 class Parameters(NamedTuple):
@@ -16,9 +17,8 @@ class Parameters(NamedTuple):
 
 
 @hooks.implements(Parameters, hooks.start)
-def start(cc: Parameters, state: Array, f: int, line: float, base_rtt: int) -> None:
-    """Start at line rate."""
-    state[16 * f] = state[16 * f + 1] = line
+def start(cc: Parameters, state: Array, f: int, line: float, base_rtt: int, hops: int, mtu: int) -> None:
+    """Nothing to keep."""
 
 
 @hooks.implements(Parameters, hooks.notify)
@@ -27,7 +27,9 @@ def notify(cc: Parameters, state: Array, f: int, t: int) -> None:
 
 
 @hooks.implements(Parameters, hooks.acknowledge)
-def acknowledge(cc: Parameters, state: Array, f: int, t: int, rtt: int, nbytes: int, marked: bool, hops: int, telemetry: Array) -> None:
+def acknowledge(
+    cc: Parameters, state: Array, f: int, t: int, rtt: int, packets: int, marked: bool, acked: int, sent: int, telemetry: Array, at: int
+) -> None:
     """Ignore it."""
 
 
