@@ -117,7 +117,7 @@ def gpu_receive(s: Tables, g: int, end: int) -> None:
         ring[o + HEAD] += 1
         gpu_event(s, g, t, (meta >> FLOW_SHIFT) & FLOW_MASK)
     on_wire(s, link)
-    o = (4 * n_links + g) << RING
+    o = (5 * n_links + g) << RING
     while ring[o + HEAD] < ring[o + TAIL]:
         k = ring[o + BASE] + ((ring[o + HEAD] & ring[o + MASK]) << 1)
         t, meta = arena[k], arena[k + 1]
@@ -125,7 +125,7 @@ def gpu_receive(s: Tables, g: int, end: int) -> None:
             break
         ring[o + HEAD] += 1
         gpu(s, g, t, meta)
-    s.receive_next[g] = min(s.wire_next[link], head_time(arena, ring, 4 * n_links + g))
+    s.receive_next[g] = min(s.wire_next[link], head_time(arena, ring, 5 * n_links + g))
 
 
 @njit(cache=True, inline="always")

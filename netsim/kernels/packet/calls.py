@@ -21,7 +21,7 @@ from netsim.kernels.packet.tables import Tables
 @njit(cache=True, forceinline=True)
 def gpu_event(s: Tables, gpu: int, t: int, meta: int) -> None:
     """Let `gpu` take an event at `t`."""
-    insert(s.arena, s.ring, s.scal, 4 * s.scal[N_LINKS] + gpu, HEAD, t, meta)
+    insert(s.arena, s.ring, s.scal, 5 * s.scal[N_LINKS] + gpu, HEAD, t, meta)
     wake(s.receive_next, s.receive_block, gpu, t)
 
 

@@ -9,7 +9,7 @@ from netsim.kernels.packet.layout import (
     BOUND, BOUND_AT, LIVE_CALLS, PLACE,
     ARRIVED_MSGS, CALL, CALL_EDGE_0, CALL_EDGES, CONSUMED, DEP_0, DEP_1, EDGE, EDGE_MSGS, EDGES_LEFT, END, EV_MESSAGE, FLOW_0, FLOW_SHIFT,
     FLOWS, GPU_SHIFT, GPU_START, HEAD, INPUT_SHIFT, LAST_CNP, LAST_MESSAGE, LAST_PS, LATENCY, LEFT, MESSAGES, MTU, N_LINKS, NEVER, NEXT_READY, PATH_SHIFT,
-    PAYLOAD, PER_MESSAGE, PORT, RDEP_0, RDEP_1, READY_MSGS, RETURN, RX, RX_EDGE, RX_GPU, RX_LEFT, RX_MESSAGE, RX_UPLINK, SER, SER_CONTROL, SRC_GPU,
+    PAYLOAD, PER_MESSAGE, PORT, RDEP_0, RDEP_1, READY_MSGS, RETURN, RX, RX_EDGE, RX_GPU, RX_GROUP, RX_LAST, RX_LEFT, RX_MESSAGE, RX_UPLINK, SER, SER_CONTROL, SRC_GPU,
     TO_GPU, TOKEN_0, TOKEN_SHIFT, TX, TX_EDGE, UPLINK,
 )  # fmt: skip
 from netsim.kernels.packet.ring import insert, wake
@@ -26,7 +26,7 @@ def packets(nbytes: int, payload: int) -> int:
 @njit(cache=True)
 def open_paths(
     s: Tables, cc: tuple, first: int, ahead_ptr: Array, ahead: Array, back_ptr: Array, back: Array, nbytes: Array, message: Array, messages: Array,
-    edge: Array, gpu: Array, to_gpu: Array, whole: Array,
+    edge: Array, gpu: Array, to_gpu: Array, group: Array, whole: Array,
 ) -> None:  # fmt: skip
     """Fill the rows of flows `first` onwards: paths, sizes, counters. Messages of `whole` flows travel as they are, others in packets."""
     port, payload, header = s.port, s.scal[PAYLOAD], s.scal[MTU] - s.scal[PAYLOAD]
@@ -35,7 +35,7 @@ def open_paths(
         x, r, p = f << TX, f << RX, f << PATH_SHIFT
         for h in range(16):
             s.path[p + h] = -1
-            s.tx[x + h] = s.rx[r + h] = 0
+            s.tx[x + h] = s.tx[x + 16 + h] = s.rx[r + h] = 0
         n, m = ahead_ptr[i + 1] - ahead_ptr[i], back_ptr[i + 1] - back_ptr[i]
         for h in range(n):
             s.path[p + h] = ahead[ahead_ptr[i] + h]
@@ -53,10 +53,11 @@ def open_paths(
         s.tx[x + LEFT] = s.rx[r + RX_LEFT] = s.tx[x + LAST_MESSAGE] if messages[i] == 1 else s.tx[x + PER_MESSAGE]
         s.tx[x + NEXT_READY] = -1
         s.tx[x + TX_EDGE] = s.rx[r + RX_EDGE] = edge[i]
-        s.rx[r + RX_GPU], s.rx[r + TO_GPU] = gpu[i], to_gpu[i]
+        s.rx[r + RX_GPU], s.rx[r + TO_GPU], s.rx[r + RX_GROUP] = gpu[i], to_gpu[i], group[i]
         s.rx[r + LAST_CNP], s.rx[r + END] = -NEVER, -1
         u = np.int64(s.path[p])
         s.tx[x + UPLINK] = u
+        s.rx[r + RX_LAST] = s.path[p + n - 1] if n > 0 else -1
         s.rx[r + RX_UPLINK] = np.int64(s.path[p + 8])
         if whole[i] or n == 0:
             continue

@@ -35,12 +35,13 @@ BELOW_INPUT = (1 << INPUT_SHIFT) - 1
 CONTROL = 3 | (ACK << KIND_SHIFT)
 
 # events of an uplink: the input field holds the kind
-EV_PACKET, EV_MESSAGE, EV_WAKE = 0, 1, 2
+EV_PACKET, EV_MESSAGE, EV_WAKE, EV_TIMER = 0, 1, 2, 3
 # events of a GPU
 GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START = 60, (1 << 60) - 1, 0, 1, 2
 TOKEN_SHIFT, TOKEN_MASK = 24, (1 << 24) - 1
 
-# rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L), GPUs' events [4 L, 4 L + n_gpus)
+# rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L), uplinks' packets to send again [4 L, 5 L),
+# GPUs' events [5 L, 5 L + n_gpus)
 RING, BASE, MASK, HEAD, MID, INQ, TAIL = 3, 0, 1, 2, 3, 4, 5
 
 # ports, one per link
@@ -56,14 +57,14 @@ PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF = 3, 0, 1, 2, 3,
 TOGGLES = 6  # log2 of pause and resume frames that may be under way on a link
 
 # sending side of a flow
-TX, SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED, TX_GPU, RETURN = (
-    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+TX, SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED, FURTHEST, RETURN, TIMER, PROGRESS = (
+    5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
 )  # fmt: skip
 IDLE, WAITING, PACED, BLOCKED = 0, 1, 2, 3
 
 # receiving side of a flow
-RX, EXPECT, RX_LEFT, RX_MESSAGE, LAST_CNP, UNACKED, RX_EDGE, RX_GPU, TO_GPU, RX_UPLINK, END, RX_INDEX, NACKED, TOP, MARKED, RX_GROUP = (
-    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+RX, EXPECT, RX_LEFT, RX_MESSAGE, LAST_CNP, UNACKED, RX_EDGE, RX_GPU, TO_GPU, RX_UPLINK, END, RX_INDEX, NACKED, TOP, MARKED, RX_GROUP, RX_LAST = (
+    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
 )  # fmt: skip
 
 # edges of live calls
@@ -78,9 +79,13 @@ CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOU
 (NOW, ARENA_TOP, WINDOW_PS, MTU, CONTROL_SIZE, FLOW_CONTROL, ECN_ON, KMIN, KMAX, SEED, ACKS, ACK_EVERY, CNP_GAP, N_LINKS, N_GPUS, N_NODES,
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
  N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS,
- TELEMETRY, KEEP_HISTORY) = range(37)  # fmt: skip
+ TELEMETRY, KEEP_HISTORY, ORDERED, RECOVERY, TIMEOUT, N_GROUPS, FLOWLET_GAP) = range(42)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
-HEADROOM, TOO_MANY_PAUSES, LOST_FOR_EVER = 1, 2, 3
+HEADROOM, TOO_MANY_PAUSES, TOO_LATE = 1, 2, 3
+NO_RECOVERY, GO_BACK_N, SELECTIVE = 0, 1, 2
+BY_FLOW, SPRAY, ADAPTIVE, FLOWLET = 0, 1, 2, 3
+FLOWLETS = 10  # log2 of entries of a switch's flowlet table
+SEEN = 6  # log2 of words, and of bits in a word, that tell which packets beyond the expected one a receiver has
 NO_CONTROL, PFC_ON, CREDITS_ON = 0, 1, 2
 HISTORY = 8  # log2 of packets that may be under way where acknowledgements matter
 BLOCK_SHIFT = 5  # vertices are skipped in blocks of 32
@@ -119,6 +124,11 @@ class State(NamedTuple):
     sent_ps: Array  # int64[F << HISTORY] when the latest packets started; only if acknowledgements matter
     telemetry: Array  # int64[F << HISTORY << 5] (queue, bytes sent, time, rate) of each hop of the latest packets; only if the algorithm reads it
     edge: Array
+    seen: Array  # int64[F << SEEN] bit sets; only where packets may overtake each other or be lost
+    hop_set: Array  # int32[...], and so on: those of `structs.Routes`; only where switches choose
+    set_ptr: Array  # int64[...]
+    set_idx: Array  # int32[...]
+    flowlet: Array  # int64[n_switches << FLOWLETS << 1] (time of the latest packet, link)
     dep_edge: Array  # int32[D] edge of the plan
     dep_lag: Array  # int32[D]
     dep_token: Array  # int32[D] first token counter of the edge depended on that this dependency feeds
@@ -132,4 +142,5 @@ class State(NamedTuple):
     load: Array  # int64[L] scratch
     log: Array  # int64[3 G] departures of inputs near a threshold: key, bytes, next of the same input
     log_head: Array  # int64[L]
-    scratch: Array  # int64[...]
+    scratch: Array  # int64[G]
+    arrivals: Array  # int64[2 G] (time, meta) of what arrives at a switch in a window

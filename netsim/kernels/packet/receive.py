@@ -4,6 +4,7 @@ from numba import njit
 
 from netsim.kernels.packet.calls import gpu_event
 from netsim.kernels.packet.layout import (
+    COUNT, ERROR, ERROR_LINK, ERROR_T, GO_BACK_N, NACK, NACKED, NO_RECOVERY, ORDERED, RECOVERY, REORDERED, SEEN, SELECTIVE, TOO_LATE, TOP,
     ACK, ACK_EVERY, ACKS, HOP_SHIFT, BASE, BELOW_INPUT, CE, CNP, CNP_GAP, END, MARKED, NO_ACKS, NOTIFY, RX_INDEX, SIMULATED, UNACKED, FLOW_MASK, FLOW_SHIFT, FLOWS_LEFT, HEAD, KIND_SHIFT, LAST_CNP, LAST_MESSAGE, LOST, MASK, MESSAGES, MID, N_LINKS,
     PER_MESSAGE, RETURN, RING, RX, RX_EDGE, RX_GPU, RX_LEFT, RX_UPLINK, TO_GPU, TX, UPLINK,
     SEQ_MASK, SEQ_SHIFT, EXPECT,
@@ -95,10 +96,66 @@ def receive_control(s: Tables, link: int, end: int) -> None:
     ring[o + HEAD] = head
 
 
+@njit(cache=True, forceinline=True)
+def take(s: Tables, f: int, t: int, marked: int) -> None:
+    """Take the packet that flow `f` expects next."""
+    rx, r = s.rx, f << RX
+    rx[r + EXPECT] += 1
+    if s.scal[ACKS] != NO_ACKS:
+        acknowledge(s, f, t, marked)
+    rx[r + RX_LEFT] -= 1
+    if rx[r + RX_LEFT] == 0:
+        message_complete(s, f, t)
+        next_message(s, f)
+
+
+@njit(cache=True)
+def refuse(s: Tables, f: int, t: int, seq: int) -> None:
+    """Ask the sender for packet `seq`: from there on with go-back-N, for that one alone with selective retransmission."""
+    respond(s, f, t, (NACK << KIND_SHIFT) | 3 | ((seq & SEQ_MASK) << SEQ_SHIFT) | (f << FLOW_SHIFT))
+
+
+@njit(cache=True)
+def sort_in(s: Tables, link: int, f: int, t: int, meta: int) -> None:
+    """Take a packet that may be early, late, or there already. Early ones are kept until what is missing has come, except with go-back-N."""
+    rx, r, seen = s.rx, f << RX, f << SEEN
+    ahead = (((meta >> SEQ_SHIFT) & SEQ_MASK) - rx[r + EXPECT]) & SEQ_MASK
+    if ahead > SEQ_MASK >> 1:
+        if s.scal[RECOVERY] != NO_RECOVERY:
+            respond(s, f, t, (ACK << KIND_SHIFT) | 3 | ((rx[r + EXPECT] & SEQ_MASK) << SEQ_SHIFT) | (f << FLOW_SHIFT))
+        return
+    bits = (1 << (2 * SEEN)) - 1
+    if ahead > 0:
+        s.count[(link << COUNT) + REORDERED] += 1
+        if s.scal[RECOVERY] == GO_BACK_N:
+            if rx[r + NACKED] == 0:
+                rx[r + NACKED] = 1
+                refuse(s, f, t, rx[r + EXPECT])
+            return
+        if ahead > bits:
+            s.scal[ERROR], s.scal[ERROR_LINK], s.scal[ERROR_T] = TOO_LATE, link, t
+            return
+        seq = rx[r + EXPECT] + ahead
+        if s.scal[RECOVERY] == SELECTIVE:
+            for missing in range(max(rx[r + TOP], rx[r + EXPECT]), seq):
+                refuse(s, f, t, missing)
+        rx[r + TOP] = max(rx[r + TOP], seq + 1)
+        s.seen[seen + ((seq & bits) >> 6)] |= 1 << (seq & 63)
+        return
+    rx[r + NACKED] = 0
+    take(s, f, t, meta & CE)
+    while True:
+        word, bit = seen + ((rx[r + EXPECT] & bits) >> 6), 1 << (rx[r + EXPECT] & 63)
+        if s.seen[word] & bit == 0:
+            break
+        s.seen[word] &= ~bit
+        take(s, f, t, meta & CE)
+
+
 @njit(cache=True)
 def receive(s: Tables, link: int, end: int) -> None:
     """Take everything that arrives at a NIC on `link` before `end`."""
-    arena, ring, rx, scal = s.arena, s.ring, s.rx, s.scal
+    arena, ring, scal = s.arena, s.ring, s.scal
     o = link << RING
     head, mid, base, mask = ring[o + HEAD], ring[o + MID], ring[o + BASE], ring[o + MASK]
     while head < mid:
@@ -110,16 +167,12 @@ def receive(s: Tables, link: int, end: int) -> None:
         if meta & LOST:
             continue
         f = (meta >> FLOW_SHIFT) & FLOW_MASK
-        r = f << RX
-        rx[r + EXPECT] += 1
         if meta & CE and scal[NOTIFY] != 0:
             notify(s, f, t)
-        if scal[ACKS] != NO_ACKS:
-            acknowledge(s, f, t, meta & CE)
-        rx[r + RX_LEFT] -= 1
-        if rx[r + RX_LEFT] == 0:
-            message_complete(s, f, t)
-            next_message(s, f)
+        if scal[ORDERED] != 0:
+            take(s, f, t, meta & CE)
+        else:
+            sort_in(s, link, f, t, meta)
     ring[o + HEAD] = head
     if scal[ACKS] == SIMULATED:
         receive_control(s, link, end)

@@ -9,12 +9,13 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet.layout import (
-    ACKS, SIMULATED, ARRIVED, BASE, BELOW_INPUT, CLASS_MASK, DEPARTED, DELAY, ERROR, ERROR_LINK, ERROR_T, HEADROOM, TOO_MANY_PAUSES, FIRST_SWITCH, FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, HEAD, HELD,
+    ACKS, ADAPTIVE, SEQ_MASK, SEQ_SHIFT, SIMULATED, SPRAY, SPREAD, ARRIVED, BASE, BELOW_INPUT, CLASS_MASK, DEPARTED, DELAY, ERROR, ERROR_LINK, ERROR_T, HEADROOM, TOO_MANY_PAUSES, FIRST_SWITCH, FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, HEAD, HELD,
     HOP_MASK, HOP_SHIFT, INPUT_SHIFT, INQ, LIMIT, LOG_SIZE, LOG_TOP, LOST, MASK, MID, MTU, N_LINKS, NEVER, PATH_SHIFT, PFC, PFC_ON, PORT, RING, SENT_OFF,
     TOGGLES, TOGGLE_HEAD, TOGGLE_TAIL, XOFF, XON,
 )  # fmt: skip
 from netsim.kernels.packet.port import HOT, on_wire, packet_bytes, play
 from netsim.kernels.packet.ring import insert, wake
+from netsim.kernels.packet.spread import collect, deal, sprayed, total_bytes
 from netsim.kernels.packet.tables import Tables
 
 
@@ -44,6 +45,7 @@ def gather(s: Tables, link: int, end: int) -> int:
     arena, ring, scal, path, port_next = s.arena, s.ring, s.scal, s.path, s.port_next
     o = link << RING
     head, mid, base, mask = ring[o + HEAD], ring[o + MID], ring[o + BASE], ring[o + MASK]
+    spraying = scal[SPREAD] == SPRAY and s.link_dst[link] >= scal[FIRST_SWITCH]
     mtu, total, place = scal[MTU], 0, s.link_input[link] << INPUT_SHIFT
     while head < mid:
         k = base + ((head & mask) << 1)
@@ -55,7 +57,10 @@ def gather(s: Tables, link: int, end: int) -> int:
             continue
         total += mtu if meta & CLASS_MASK == 0 else packet_bytes(s, meta)
         flow, hop = (meta >> FLOW_SHIFT) & FLOW_MASK, (meta >> HOP_SHIFT) & HOP_MASK
-        out = np.int64(path[(flow << PATH_SHIFT) + hop])
+        if spraying:
+            out = sprayed(s, s.link_dst[link], flow, (meta >> SEQ_SHIFT) & SEQ_MASK)
+        else:
+            out = np.int64(path[(flow << PATH_SHIFT) + hop])
         insert(arena, ring, scal, out, INQ, t, (meta & BELOW_INPUT) + (1 << HOP_SHIFT) | place)
         if t < port_next[out]:
             port_next[out] = t
@@ -135,17 +140,24 @@ def switch(s: Tables, v: int, end: int) -> None:
     in_0, in_1 = s.in_ptr[v], s.in_ptr[v + 1]
     pausing = v >= scal[FIRST_SWITCH] and scal[FLOW_CONTROL] == PFC_ON
     scal[LOG_TOP] = 0
+    choosing, n = v >= scal[FIRST_SWITCH] and scal[SPREAD] >= ADAPTIVE, 0
     for i in range(in_0, in_1):
         link = s.in_idx[i]
         before = ring[(link << RING) + HEAD]
         o = link << PFC
         if s.wire_next[link] < end:
-            pfc[o + ARRIVED] = gather(s, link, end)
+            if choosing:
+                n = collect(s, link, end, n)
+                pfc[o + ARRIVED] = total_bytes(s, link, before)
+            else:
+                pfc[o + ARRIVED] = gather(s, link, end)
             if scal[ACKS] == SIMULATED:
                 gather_control(s, link, end)
             on_wire(s, link)
         if pausing and (pfc[o + SENT_OFF] != 0 or pfc[o + HELD] + pfc[o + ARRIVED] > pfc[o + XOFF]):
             watch(s, link, before)
+    if choosing:
+        deal(s, v, n)
 
     more = NEVER
     for i in range(s.out_ptr[v], s.out_ptr[v + 1]):

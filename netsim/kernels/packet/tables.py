@@ -16,7 +16,7 @@ from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, m
 from netsim.kernels.packet.layout import State
 
 ITEM = {"path": types.int32, "size": types.int32, "ps_per_byte": types.float64, "cc": types.float64} | dict.fromkeys(
-    ("dep_edge", "dep_lag", "dep_token", "rdep_edge", "rdep_lag", "rdep_token"), types.int32
+    ("hop_set", "set_idx", "dep_edge", "dep_lag", "dep_token", "rdep_edge", "rdep_lag", "rdep_token"), types.int32
 )
 
 

@@ -25,7 +25,6 @@ class PacketEngine:
     def __init__(self, topology: Topology, routes: Routes, network: Network, seed: int = 0) -> None:
         """Raises `InputError` for buffers, thresholds, latencies and parameters that cannot work."""
         self.topology, self.routes, self.network = topology, routes, network
-        unsupported(network)
         self.cc, self._control = parameters(network.congestion_control)
         self.state = build(topology, network, buffers.thresholds(topology, network), seed if network.seed is None else network.seed)
         alive = (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
@@ -33,8 +32,9 @@ class PacketEngine:
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
         scal[k.WINDOW_PS] = buffers.window(topology, network, self._timed_links)
-        scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS else k.NO_ACKS)
+        scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS or scal[k.RECOVERY] else k.NO_ACKS)
         scal[k.NOTIFY], scal[k.TELEMETRY], scal[k.KEEP_HISTORY] = self._control.CNPS, self._control.TELEMETRY, self._control.ACKS
+        self._choices(routes)
         self._room_for_log()
         self.n_flows = self.n_edges = self.n_calls = self.n_tokens = self.n_deps = 0
         self._footprints: list[Footprint] = []
@@ -187,12 +187,23 @@ class PacketEngine:
             tx=grown(s.tx, size << k.TX),
             rx=grown(s.rx, size << k.RX),
             cc=grown(s.cc, size * self._control.STATE),
+            seen=grown(s.seen, (size << k.SEEN) * (1 - int(s.scal[k.ORDERED]))),
             sent_ps=grown(s.sent_ps, (size << k.HISTORY) * self._control.ACKS),
             telemetry=grown(s.telemetry, (size << k.HISTORY << 5) * self._control.TELEMETRY),
         )
         ahead, back = fp.paths if fp is not None else whole_paths(self.topology, self.routes, src, dst, qp)
-        open_paths(self.tables, self.cc, first, *ahead, *back, nbytes, message, messages, edge, gpu, to_gpu, src < 0)
+        open_paths(self.tables, self.cc, first, *ahead, *back, nbytes, message, messages, edge, gpu, to_gpu, np.where(dst < 0, -1, self.routes.nic_group[dst]).astype(np.int64), src < 0)
         return first
+
+    def _choices(self, routes: Routes) -> None:
+        """Give switches the routes, if they choose packet by packet."""
+        s = self.state
+        s.scal[k.N_GROUPS] = routes.n_groups
+        if s.scal[k.SPREAD] != k.BY_FLOW:
+            flowlet = np.zeros(max(1, self.topology.n_switches) << k.FLOWLETS << 1, np.int64)
+            flowlet[::2], flowlet[1::2] = -k.NEVER, -1
+            chosen = {name: np.ascontiguousarray(getattr(routes, name)) for name in ("hop_set", "set_ptr", "set_idx")}
+            self.state = s._replace(flowlet=flowlet, **chosen)
 
     def _room_for_log(self) -> None:
         """Room for all arrivals and departures of a switch in one window, were all packets as small as can be."""
@@ -201,7 +212,7 @@ class PacketEngine:
         most = np.bincount(top.link_src, 2 + s.scal[k.WINDOW_PS] / smallest) + np.bincount(top.link_dst, 2 + s.scal[k.WINDOW_PS] / smallest)
         g = int(most[top.n_gpus + top.n_nodes + top.n_nics :].max(initial=1))
         s.scal[k.LOG_SIZE] = g
-        self.state = s._replace(log=np.zeros(3 * g, np.int64), scratch=np.zeros(g, np.int64))
+        self.state = s._replace(log=np.zeros(3 * g, np.int64), scratch=np.zeros(g, np.int64), arrivals=np.zeros(2 * g + 2, np.int64))
 
     def _compact(self) -> None:
         """Move all rings to a fresh arena when more than half of it has been given out."""
@@ -229,17 +240,13 @@ class PacketEngine:
                 f"network.pfc.headroom: expected enough for what is on the way when a sender is paused; got {limit - xoff} B, which "
                 f"{link_name(self.topology, link)} exceeded at {format_time(t)}"
             )
+        if error == k.TOO_LATE:
+            raise InputError(
+                f"network.spreading: expected paths of about equal length; got packets that overtook {1 << (2 * k.SEEN)} others by "
+                f"{format_time(t)} at {link_name(self.topology, link)}"
+            )
         if error == k.TOO_MANY_PAUSES:
             raise InputError(
                 f"network.pfc.xon: expected a distance from xoff that keeps pauses apart; got more than {1 << k.TOGGLES} under way on "
                 f"{link_name(self.topology, link)} at {format_time(t)}"
             )
-
-
-def unsupported(network: Network) -> None:
-    """Raise `InputError` for what is not there yet."""
-    if network.spreading != "flow":
-        raise InputError(f"network.spreading: expected flow; {network.spreading} is not there yet")
-    if network.flow_control == "none":
-        raise InputError("network.flow_control: expected pfc or credits; none is not there yet")
-

@@ -19,7 +19,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
     out_ptr, out_idx = _by(topology.link_src, n_vertices)
     link_input = np.empty(n_links, np.int64)
     link_input[in_idx] = np.arange(n_links) - in_ptr[topology.link_dst[in_idx]]
-    ring = np.zeros((4 * n_links + topology.n_gpus) << k.RING, np.int64)
+    ring = np.zeros((5 * n_links + topology.n_gpus) << k.RING, np.int64)
     ring[k.MASK :: 1 << k.RING] = -1
     blocks = (n_vertices + 31) >> k.BLOCK_SHIFT
     pfc = np.zeros((n_links, 1 << k.PFC), np.int64)
@@ -48,12 +48,17 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
         out_idx=out_idx,
         path=np.zeros(16, np.int32),
         size=np.zeros(4, np.int32),
-        tx=np.zeros(16, np.int64),
+        tx=np.zeros(32, np.int64),
         rx=np.zeros(16, np.int64),
         cc=np.zeros(16),
         sent_ps=np.zeros(1, np.int64),
         telemetry=np.zeros(1, np.int64),
         edge=np.zeros(32, np.int64),
+        seen=np.zeros(1, np.int64),
+        hop_set=np.zeros(1, np.int32),
+        set_ptr=np.zeros(1, np.int64),
+        set_idx=np.zeros(1, np.int32),
+        flowlet=np.zeros(1, np.int64),
         dep_edge=np.zeros(1, np.int32),
         dep_lag=np.zeros(1, np.int32),
         dep_token=np.zeros(1, np.int32),
@@ -68,6 +73,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
         log=np.zeros(3, np.int64),
         log_head=np.full(n_links, -1),
         scratch=np.zeros(1, np.int64),
+        arrivals=np.zeros(2, np.int64),
     ))
 
 
@@ -108,6 +114,13 @@ def _scalars(topology: Topology, network: Network, seed: int) -> Array:
     if network.ecn is not None:
         scal[k.ECN_ON], scal[k.KMIN], scal[k.KMAX] = 1, network.ecn.kmin, network.ecn.kmax
         scal[k.PMAX_BITS] = round(network.ecn.pmax * PMAX_ONE)
+    lossy = network.flow_control == "none"
+    scal[k.SPREAD] = {"flow": k.BY_FLOW, "spray": k.SPRAY, "adaptive": k.ADAPTIVE, "flowlet": k.FLOWLET}[network.spreading]
+    scal[k.FLOWLET_GAP] = network.flowlet_gap
+    scal[k.ORDERED] = network.spreading == "flow" and not lossy
+    if lossy:
+        scal[k.RECOVERY] = {"go_back_n": k.GO_BACK_N, "selective": k.SELECTIVE}[network.recovery.mode]
+        scal[k.TIMEOUT] = network.recovery.timeout
     scal[k.SEED] = seed
     scal[k.ACK_EVERY] = network.ack_every
     scal[k.CNP_GAP] = network.cnp_interval
