@@ -72,6 +72,14 @@ def settle_place(tx: Array, o: int) -> None:
     tx[o + LEFT] = size - (i - tx[o + MESSAGE] * tx[o + PER_MESSAGE])
 
 
+@njit(cache=True, forceinline=True)
+def skip(tx: Array, o: int) -> None:
+    """Send nothing again that has been acknowledged meanwhile."""
+    if tx[o + SENT] < tx[o + ACKED]:
+        tx[o + SENT] = tx[o + ACKED]
+        settle_place(tx, o)
+
+
 @njit(cache=True)
 def again(s: Tables, u: int, f: int, seq: int) -> None:
     """File packet `seq` of flow `f` to be sent again before anything else."""
@@ -90,24 +98,21 @@ def refused(s: Tables, cc: tuple, u: int, f: int, t: int, seq: int) -> None:
     new = (seq - tx[o + ACKED]) & SEQ_MASK
     if new <= SEQ_MASK >> 1:
         tx[o + ACKED] += new
-        tx[o + SENT] = max(tx[o + SENT], tx[o + ACKED])
+        skip(tx, o)
         tx[o + PROGRESS] = t
         rewind(s, cc, u, f, t)
 
 
 @njit(cache=True)
 def timer(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
-    """Nothing may have come back for too long: send again what is first missing."""
+    """Nothing may have come back for too long: send again everything that is not acknowledged."""
     tx, o = s.tx, f << TX
     if tx[o + ACKED] == tx[o + FURTHEST]:
         tx[o + TIMER] = 0
         return
     if t - tx[o + PROGRESS] >= s.scal[TIMEOUT]:
         tx[o + PROGRESS] = t
-        if s.scal[RECOVERY] == SELECTIVE:
-            again(s, u, f, tx[o + ACKED])
-        else:
-            rewind(s, cc, u, f, t)
+        rewind(s, cc, u, f, t)
     insert(s.arena, s.ring, s.scal, 2 * s.scal[N_LINKS] + u, HEAD, tx[o + PROGRESS] + s.scal[TIMEOUT], (EV_TIMER << INPUT_SHIFT) | (f << FLOW_SHIFT))
 
 
@@ -184,7 +189,7 @@ def acknowledged(s: Tables, cc: tuple, u: int, f: int, t: int, seq: int, marked:
     if new > SEQ_MASK >> 1:
         return
     tx[o + ACKED] += new
-    tx[o + SENT] = max(tx[o + SENT], tx[o + ACKED])
+    skip(tx, o)
     if new > 0:
         tx[o + PROGRESS] = t
     if new > 0 and s.scal[KEEP_HISTORY] != 0:
@@ -204,6 +209,9 @@ def send(s: Tables, cc: tuple, u: int, start: int) -> None:
     f = port[q + READY]
     o = f << TX
     port[q + READY] = tx[o + NEXT_READY]
+    if tx[o + SENT] == tx[o + AVAIL]:
+        tx[o + STATE] = IDLE  # acknowledged while it stood in line
+        return
     left, message = tx[o + LEFT], tx[o + MESSAGE]
     kind = 0
     if left == 1:

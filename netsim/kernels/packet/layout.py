@@ -79,7 +79,7 @@ CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOU
 (NOW, ARENA_TOP, WINDOW_PS, MTU, CONTROL_SIZE, FLOW_CONTROL, ECN_ON, KMIN, KMAX, SEED, ACKS, ACK_EVERY, CNP_GAP, N_LINKS, N_GPUS, N_NODES,
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
  N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS,
- TELEMETRY, KEEP_HISTORY, ORDERED, RECOVERY, TIMEOUT, N_GROUPS, FLOWLET_GAP) = range(42)  # fmt: skip
+ TELEMETRY, KEEP_HISTORY, ORDERED, RECOVERY, TIMEOUT, N_GROUPS, FLOWLET_GAP, SHARED) = range(43)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
 HEADROOM, TOO_MANY_PAUSES, TOO_LATE = 1, 2, 3
 NO_RECOVERY, GO_BACK_N, SELECTIVE = 0, 1, 2
@@ -128,6 +128,7 @@ class State(NamedTuple):
     hop_set: Array  # int32[...], and so on: those of `structs.Routes`; only where switches choose
     set_ptr: Array  # int64[...]
     set_idx: Array  # int32[...]
+    buffer: Array  # int64[V, 2] shared buffer of a switch, and what its queue may take of what is free, in 1/65536
     flowlet: Array  # int64[n_switches << FLOWLETS << 1] (time of the latest packet, link)
     dep_edge: Array  # int32[D] edge of the plan
     dep_lag: Array  # int32[D]

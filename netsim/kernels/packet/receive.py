@@ -136,13 +136,15 @@ def sort_in(s: Tables, link: int, f: int, t: int, meta: int) -> None:
             s.scal[ERROR], s.scal[ERROR_LINK], s.scal[ERROR_T] = TOO_LATE, link, t
             return
         seq = rx[r + EXPECT] + ahead
-        if s.scal[RECOVERY] == SELECTIVE:
+        if s.scal[RECOVERY] == SELECTIVE and seq >= rx[r + TOP]:
             for missing in range(max(rx[r + TOP], rx[r + EXPECT]), seq):
                 refuse(s, f, t, missing)
+                rx[r + NACKED] = t
         rx[r + TOP] = max(rx[r + TOP], seq + 1)
         s.seen[seen + ((seq & bits) >> 6)] |= 1 << (seq & 63)
         return
-    rx[r + NACKED] = 0
+    if s.scal[RECOVERY] != SELECTIVE:
+        rx[r + NACKED] = 0
     take(s, f, t, meta & CE)
     while True:
         word, bit = seen + ((rx[r + EXPECT] & bits) >> 6), 1 << (rx[r + EXPECT] & 63)
@@ -150,6 +152,11 @@ def sort_in(s: Tables, link: int, f: int, t: int, meta: int) -> None:
             break
         s.seen[word] &= ~bit
         take(s, f, t, meta & CE)
+    if s.scal[RECOVERY] == SELECTIVE and rx[r + EXPECT] < rx[r + TOP] and t >= rx[r + NACKED] + 2 * s.tx[(f << TX) + RETURN]:
+        rx[r + NACKED] = t  # what is still missing a round trip after it was asked for is lost again
+        for missing in range(rx[r + EXPECT], min(rx[r + TOP], rx[r + EXPECT] + bits + 1)):
+            if s.seen[seen + ((missing & bits) >> 6)] & (1 << (missing & 63)) == 0:
+                refuse(s, f, t, missing)
 
 
 @njit(cache=True)

@@ -9,9 +9,11 @@ Queues of several ports at one moment are compared, so an adaptive switch is pla
 the packet has left every candidate before it chooses.
 """
 
+import numpy as np
 from numba import njit
 
 from netsim.kernels.packet.layout import (
+    ADAPTIVE, COUNT, DROPS, FREE, HOP_MASK, NEVER, PATH_SHIFT, SHARED, SPRAY,
     BASE, BELOW_INPUT, FIRST_SWITCH, FLOW_MASK, FLOW_SHIFT, FLOWLET, FLOWLET_GAP, FLOWLETS, HEAD, HOP_SHIFT, INQ, INPUT_SHIFT, LOST, MASK, MID,
     N_GROUPS, PORT, QUEUE, RING, RX, RX_GROUP, RX_LAST, SEED, SEQ_MASK, SEQ_SHIFT, SPREAD,
 )  # fmt: skip
@@ -28,7 +30,12 @@ def sprayed(s: Tables, v: int, flow: int, seq: int) -> int:
     if k < 0:
         return s.rx[r + RX_LAST]
     first, n = s.set_ptr[k], s.set_ptr[k + 1] - s.set_ptr[k]
-    return s.set_idx[first + pick(s, v, flow, seq, n)]
+    start = pick(s, v, flow, seq, n)
+    for i in range(n):
+        link = np.int64(s.set_idx[first + (start + i) % n])
+        if s.port[(link << PORT) + FREE] != NEVER:
+            return link
+    return np.int64(s.set_idx[first + start])
 
 
 @njit(cache=True, forceinline=True)
@@ -51,15 +58,17 @@ def shortest(s: Tables, v: int, flow: int, seq: int, t: int) -> int:
         s.flowlet[entry] = t
         for i in range(s.set_ptr[k], s.set_ptr[k + 1]):
             if fresh and s.set_idx[i] == s.flowlet[entry + 1]:
-                return s.set_idx[i]
+                return np.int64(s.set_idx[i])
     first, n = s.set_ptr[k], s.set_ptr[k + 1] - s.set_ptr[k]
     start = pick(s, v, flow, seq, n)
-    best, least = -1, 0
+    best, least = np.int64(-1), np.int64(0)
     for i in range(n):
-        link = s.set_idx[first + (start + i) % n]
+        link = np.int64(s.set_idx[first + (start + i) % n])
         if s.port_next[link] <= t:
             play(s, link, t + 1)
         queue = s.port[(link << PORT) + QUEUE]
+        if s.port[(link << PORT) + FREE] == NEVER:
+            queue = NEVER  # the link is down
         if best < 0 or queue < least:
             best, least = link, queue
     if s.scal[SPREAD] == FLOWLET:
@@ -89,11 +98,33 @@ def collect(s: Tables, link: int, end: int, n: int) -> int:
 
 
 @njit(cache=True)
+def fits(s: Tables, v: int, out: int, nbytes: int, t: int) -> bool:
+    """Whether a packet may join a queue of a switch with a shared buffer: queue < alpha x free (Choudhury and Hahne, ToN 1998)."""
+    held = 0
+    for i in range(s.out_ptr[v], s.out_ptr[v + 1]):
+        link = s.out_idx[i]
+        if s.port_next[link] <= t:
+            play(s, link, t + 1)
+        held += s.port[(link << PORT) + QUEUE]
+    free = s.buffer[2 * v] - held
+    return nbytes <= free and (s.port[(out << PORT) + QUEUE] + nbytes) << 16 <= s.buffer[2 * v + 1] * free
+
+
+@njit(cache=True)
 def deal(s: Tables, v: int, n: int) -> None:
-    """Send each of `n` collected packets to the queue that is shortest when it arrives."""
+    """Send each of `n` collected packets to its queue, the shortest at its arrival if the switch may choose; drop it where a shared buffer has no room."""
     for i in range(n):
         t, meta = s.arrivals[2 * i], s.arrivals[2 * i + 1]
-        out = shortest(s, v, (meta >> FLOW_SHIFT) & FLOW_MASK, (meta >> SEQ_SHIFT) & SEQ_MASK, t)
+        flow, seq = (meta >> FLOW_SHIFT) & FLOW_MASK, (meta >> SEQ_SHIFT) & SEQ_MASK
+        if s.scal[SPREAD] >= ADAPTIVE:
+            out = shortest(s, v, flow, seq, t)
+        elif s.scal[SPREAD] == SPRAY:
+            out = sprayed(s, v, flow, seq)
+        else:
+            out = np.int64(s.path[(flow << PATH_SHIFT) + ((meta >> HOP_SHIFT) & HOP_MASK)])
+        if s.scal[SHARED] != 0 and not fits(s, v, out, packet_bytes(s, meta), t):
+            s.count[(out << COUNT) + DROPS] += 1
+            continue
         insert(s.arena, s.ring, s.scal, out, INQ, t, meta + (1 << HOP_SHIFT))
         s.port_next[out] = min(s.port_next[out], t)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet.layout import (
-    ACKS, ADAPTIVE, SEQ_MASK, SEQ_SHIFT, SIMULATED, SPRAY, SPREAD, ARRIVED, BASE, BELOW_INPUT, CLASS_MASK, DEPARTED, DELAY, ERROR, ERROR_LINK, ERROR_T, HEADROOM, TOO_MANY_PAUSES, FIRST_SWITCH, FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, HEAD, HELD,
+    ACKS, ADAPTIVE, SHARED, SEQ_MASK, SEQ_SHIFT, SIMULATED, SPRAY, SPREAD, ARRIVED, BASE, BELOW_INPUT, CLASS_MASK, DEPARTED, DELAY, ERROR, ERROR_LINK, ERROR_T, HEADROOM, TOO_MANY_PAUSES, FIRST_SWITCH, FLOW_CONTROL, FLOW_MASK, FLOW_SHIFT, HEAD, HELD,
     HOP_MASK, HOP_SHIFT, INPUT_SHIFT, INQ, LIMIT, LOG_SIZE, LOG_TOP, LOST, MASK, MID, MTU, N_LINKS, NEVER, PATH_SHIFT, PFC, PFC_ON, PORT, RING, SENT_OFF,
     TOGGLES, TOGGLE_HEAD, TOGGLE_TAIL, XOFF, XON,
 )  # fmt: skip
@@ -140,7 +140,7 @@ def switch(s: Tables, v: int, end: int) -> None:
     in_0, in_1 = s.in_ptr[v], s.in_ptr[v + 1]
     pausing = v >= scal[FIRST_SWITCH] and scal[FLOW_CONTROL] == PFC_ON
     scal[LOG_TOP] = 0
-    choosing, n = v >= scal[FIRST_SWITCH] and scal[SPREAD] >= ADAPTIVE, 0
+    choosing, n = v >= scal[FIRST_SWITCH] and (scal[SPREAD] >= ADAPTIVE or scal[SHARED] != 0), 0
     for i in range(in_0, in_1):
         link = s.in_idx[i]
         before = ring[(link << RING) + HEAD]

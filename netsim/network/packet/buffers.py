@@ -30,13 +30,13 @@ def thresholds(topology: Topology, network: Network) -> Array:
     if small.size:
         where, have = vertex_name(top, int(top.link_dst[link[small[0]]])), int(share[small[0]])
         raise InputError(f"topology.switch.buffer: expected room for a packet of {mtu} B at every port; got {have} B per port at {where}")
-    if network.flow_control == "none":
+    if network.flow_control == "none" and network.sharing == "static":
         out = np.flatnonzero(top.vertex_kind[top.link_src] == SWITCH)
         n_out = np.bincount(top.link_src[out], minlength=top.vertex_kind.size)
         table[out, 4] = top.vertex_buffer[top.link_src[out]] // n_out[top.link_src[out]]
-    elif network.flow_control == "credits":
+    if network.flow_control == "credits":
         table[link, 5] = _credits(topology, network, link, share, mtu)
-    else:
+    if network.flow_control == "pfc":
         table[link, :3] = _pause(topology, network, link, share, delay, mtu)
     return table
 

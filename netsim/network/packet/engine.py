@@ -29,6 +29,7 @@ class PacketEngine:
         self.state = build(topology, network, buffers.thresholds(topology, network), seed if network.seed is None else network.seed)
         alive = (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
         self._tables: Tables | None = None
+        self._changes: list[tuple[int, int, float]] = []
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
         scal[k.WINDOW_PS] = buffers.window(topology, network, self._timed_links)
@@ -80,7 +81,16 @@ class PacketEngine:
         """Move to the first completion if that is at or before `until_ps`, else to `until_ps`; returns (instances, times) of all that complete then."""
         self._compact()
         s = self.state
-        now = advance(self.tables, self.cc, min(int(until_ps), int(k.NEVER) - 1))
+        until = min(int(until_ps), int(k.NEVER) - 1)
+        while self._changes and self._changes[0][0] <= until:
+            t, link, rate = self._changes[0]
+            if t > self.now_ps and (advance(self.tables, self.cc, t) < t or s.scal[k.DONE_CALLS]):
+                break
+            self._changes.pop(0)
+            self._apply(link, rate)
+        else:
+            advance(self.tables, self.cc, until)
+        now = self.now_ps
         self._complain()
         done = s.done[: s.scal[k.DONE_CALLS]].copy()
         when = s.call[(done << k.CALL) + k.LAST_PS]
@@ -92,6 +102,21 @@ class PacketEngine:
             self._idle[h].append(call)
         order = np.lexsort((s.call[rows + k.INSTANCE], s.call[rows + k.LAST_PS]))
         return s.call[rows + k.INSTANCE][order], s.call[rows + k.LAST_PS][order]
+
+    def change_rates(self, t_ps: Array, link: Array, rate: Array) -> None:
+        """Let links change to `rate` bytes/s at times to come, in order; 0: what is queued waits until the link returns, and switches that choose avoid it."""
+        self._changes = sorted([*self._changes, *zip(t_ps.tolist(), link.tolist(), rate.tolist(), strict=True)])
+
+    def _apply(self, link: int, rate: float) -> None:
+        s, q, v = self.state, link << k.PORT, int(self.state.link_src[link])
+        if rate > 0:
+            s.ps_per_byte[link] = per_byte = 1e12 / rate
+            s.port[q + k.SER] = int(s.scal[k.MTU] * per_byte + 0.5)
+            s.port[q + k.SER_CONTROL] = int(s.scal[k.CONTROL_SIZE] * per_byte + 0.5)
+        busy = s.port[q + k.FREE]
+        s.port[q + k.FREE] = (self.now_ps if busy == k.NEVER else busy) if rate > 0 else k.NEVER
+        for table, place in ((s.port_next, link), (s.send_next, v), (s.send_block, v >> k.BLOCK_SHIFT)):
+            table[place] = min(table[place], self.now_ps)
 
     def counters(self) -> dict[str, Array]:
         """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class."""

@@ -58,6 +58,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
         hop_set=np.zeros(1, np.int32),
         set_ptr=np.zeros(1, np.int64),
         set_idx=np.zeros(1, np.int32),
+        buffer=_buffers(topology, network),
         flowlet=np.zeros(1, np.int64),
         dep_edge=np.zeros(1, np.int32),
         dep_lag=np.zeros(1, np.int32),
@@ -99,6 +100,11 @@ def ps_per_byte(topology: Topology) -> Array:
     return np.divide(1e12, rate, out=np.zeros_like(rate), where=rate > 0)
 
 
+def _buffers(topology: Topology, network: Network) -> Array:
+    """(bytes, alpha) of every vertex, flat."""
+    return np.stack([topology.vertex_buffer, np.full(topology.vertex_kind.size, round(network.alpha * 65536))], axis=1).astype(np.int64).ravel()
+
+
 def _by(vertex: Array, n: int) -> tuple[Array, Array]:
     """CSR of links by one of their ends, in order of link number."""
     order = np.argsort(vertex, kind="stable")
@@ -118,6 +124,7 @@ def _scalars(topology: Topology, network: Network, seed: int) -> Array:
     scal[k.SPREAD] = {"flow": k.BY_FLOW, "spray": k.SPRAY, "adaptive": k.ADAPTIVE, "flowlet": k.FLOWLET}[network.spreading]
     scal[k.FLOWLET_GAP] = network.flowlet_gap
     scal[k.ORDERED] = network.spreading == "flow" and not lossy
+    scal[k.SHARED] = lossy and network.sharing == "dynamic"
     if lossy:
         scal[k.RECOVERY] = {"go_back_n": k.GO_BACK_N, "selective": k.SELECTIVE}[network.recovery.mode]
         scal[k.TIMEOUT] = network.recovery.timeout
