@@ -6,19 +6,24 @@ from typing import Literal
 
 from netsim.config.fields import Index, Time
 
+Choice = Literal["all", "series", "queue", "ecn", "pause", "drops", "reordered", "operations", "flows", "memory"]
+"""Groups of channels that can be left out; `netsim.telemetry.channels` says what is in each."""
+
 
 @dataclass(frozen=True)
 class Telemetry:
     """What is recorded.
 
     interval: time between two samples of the links.
-    channels: names from the channel table; 'all' records every one that the engine provides.
+    channels: groups of channels. series: bytes of every link over time. queue, ecn, pause, drops, reordered: what the packet engine
+        counts at every link over time. operations: start and end of everything that recorded GPUs do. flows: start, end and bytes of
+        their calls. memory: what they allocate. all: every one that the engine provides. Totals of links and GPUs are always recorded.
     operations: ranks whose operations are recorded in full; representative takes one rank per pipeline stage.
     directory: folder in which the folder of a run is made where the command line names none.
     """
 
     interval: Time = 100_000_000
-    channels: tuple[str, ...] = ("all",)
+    channels: tuple[Choice, ...] = ("all",)
     operations: Literal["representative", "all"] | tuple[Index, ...] = "representative"
     directory: str = "results"
 
@@ -28,3 +33,5 @@ class Telemetry:
             yield "interval", "expected a time above 0; got 0"
         if len(set(self.channels)) < len(self.channels):
             yield "channels", f"expected every channel once; got {', '.join(self.channels)}"
+        elif "all" in self.channels and len(self.channels) > 1:
+            yield "channels", f"expected 'all' alone or names without it; got {', '.join(self.channels)}"

@@ -1,14 +1,14 @@
-"""Bytes per link and interval from a log of transfers."""
+"""Bytes per row of a series and interval from a log of transfers."""
 
 from numba import njit
 
 
 @njit(cache=True)
-def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_ptr, node_link, node_coef, link_row, interval, bin0, out):
+def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_ptr, node_row, node_coef, interval, bin0, out):
     """Add rows `order[first:last]` of the log to out float64[rows, bins], whose first interval is number bin0.
 
-    Row i: bundle log_bundle[i] moved at log_pace[i] bytes/s from log_t0[i] to log_t1[i] (ps); link l of the bundle carries coef times that
-    and is shown in row link_row[l]. Parts outside the intervals of `out` are left to other calls.
+    Row i: bundle log_bundle[i] moved at log_pace[i] bytes/s from log_t0[i] to log_t1[i] (ps); row node_row[j] of `out` shows
+    node_coef[j] times that for every node j of the bundle. Parts outside the intervals of `out` are left to other calls.
     """
     n_bins = out.shape[1]
     for at in range(first, last):
@@ -21,6 +21,4 @@ def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_pt
             hi = min(log_t1[i], (k + 1) * interval)
             moved = log_pace[i] * (hi - lo) * 1e-12
             for j in range(bundle_ptr[b], bundle_ptr[b + 1]):
-                row = link_row[node_link[j]]
-                if row >= 0:
-                    out[row, k - bin0] += node_coef[j] * moved
+                out[node_row[j], k - bin0] += node_coef[j] * moved

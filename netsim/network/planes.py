@@ -6,6 +6,7 @@ next. No rank waits for a lock or rolls back; results do not depend on the numbe
 """
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from netsim.parallel import Comm
 class PlaneEngine:
     """An `Engine` made of one per rank."""
 
-    def __init__(self, engine: Engine, comm: Comm, topology: Topology, joined: list[Array]) -> None:
-        """`joined`: lists of planes that some call uses together, hence one rank must own."""
+    def __init__(
+        self, engine: Engine, comm: Comm, topology: Topology, joined: list[Array], stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`joined`: lists of planes that some call uses together, hence one rank must own. `stop` says on a rank whether to break off."""
         self.engine, self.comm, self.topology = engine, comm, topology
         self.owner = _owners(topology, joined, comm.size)
         self._handles: list[int] = []  # the own engine's handle; -1 where another rank owns the call
@@ -27,6 +30,9 @@ class PlaneEngine:
         self.exchanges = 0
         self.waited_s = 0.0
         self.now_ps = 0
+        self.stopping = False
+        """Some rank wants to break off; all ranks learn it at the same `advance`."""
+        self._stop = stop
 
     def register(self, plan: Plan, members: Array) -> int:
         """Return a handle; the call is laid out only where it is played."""
@@ -54,13 +60,13 @@ class PlaneEngine:
         done, times = self.engine.advance(until_ps)
         self.now_ps = until_ps
         if self.comm.size == 1:
-            self._bound = self.engine.next_time()
+            self._bound, self.stopping = self.engine.next_time(), self._stop()
             return done, times
         began = time.perf_counter()
-        parts = self.comm.fuse([done, times, np.array([self.engine.next_time()], np.int64)])
+        parts = self.comm.fuse([done, times, np.array([self.engine.next_time(), self._stop()], np.int64)])
         self.waited_s += time.perf_counter() - began
         self.exchanges += 1
-        self._bound = min(int(part[2][0]) for part in parts)
+        self._bound, self.stopping = min(int(part[2][0]) for part in parts), any(part[2][1] for part in parts)
         done, times = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         order = np.lexsort((done, times))
         return done[order], times[order]

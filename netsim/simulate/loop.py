@@ -1,7 +1,6 @@
 """The co-simulation loop: GPUs and network advance together until every GPU has ended its iterations."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,34 +9,34 @@ from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
 from netsim.kernels.structs import Array
 from netsim.network.api import PS_NEVER, Engine
+from netsim.telemetry.series import Log
 
+NONE = np.zeros(0, np.int64)
 SLICES = 400
 """Reports of progress per run, about."""
 
 
-class Log(NamedTuple):
-    """What moved when, as the fluid kernel logged it (see kernels.flow)."""
-
-    bundle: Array
-    t0: Array
-    t1: Array
-    pace: Array
-
-
-def run_flow(gpus: Exec, network: Flow, report: Callable[[float, int], None], stop: Callable[[], bool]) -> tuple[Log, bool]:
+def run_flow(
+    gpus: Exec,
+    network: Flow,
+    report: Callable[[float, int], None],
+    stop: Callable[[], bool],
+    keep: Callable[[Log], None] = lambda part: None,
+) -> tuple[Log, bool]:
     """Run to the end on the fluid network; returns the log of transfers and whether the end was reached.
 
-    `report(fraction, t_ps)` is told the share of rows done; `stop()` is asked now and then whether to break off.
+    `report(fraction, t_ps)` is told the share of rows done; `stop()` is asked now and then whether to break off;
+    `keep(part)` is given the log as it grows.
     """
     parts: list[Log] = []
     total = _rows(gpus)
-    executor.begin(gpus, network)
     step, until = 1_000_000, 0  # ps of simulated time per slice, adapted to the share of the work that it does
     done = 0.0
     while True:
-        until = executor.run(gpus, network, until + step)
+        until = executor.run(gpus, network, until + step, NONE, NONE)
         if network.scalar[flow.LOG]:
             parts.append(_drain(network))
+            keep(parts[-1])
         if _idle(gpus, network):
             break
         share = _done(gpus) / total
@@ -59,6 +58,7 @@ def run_engine(
     report: Callable[[float, int], None],
     stop: Callable[[], bool],
     sample: Callable[[int], int],
+    keep: Callable[[Log], None] = lambda part: None,
 ) -> tuple[Log, bool]:
     """Run to the end with an engine of its own for calls that leave the node; calls inside a node move on `scale_up`.
 
@@ -68,13 +68,15 @@ def run_engine(
     """
     parts: list[Log] = []
     total = _rows(gpus)
-    executor.begin(gpus, scale_up)
+    done, times = NONE, NONE
     next_sample, shown = sample(0), 0.0
     while True:
         horizon = min(engine.next_time(), next_sample)
-        reached = executor.run(gpus, scale_up, min(horizon, int(flow.NEVER) - 1))
+        reached = executor.run(gpus, scale_up, min(horizon, int(flow.NEVER) - 1), done, times)
+        done, times = NONE, NONE
         if scale_up.scalar[flow.LOG]:
             parts.append(_drain(scale_up))
+            keep(parts[-1])
         n = int(gpus.scalar[executor.N_STARTS])
         if n:
             order = np.lexsort((gpus.start_group[:n], gpus.start_t[:n]))
@@ -85,8 +87,6 @@ def run_engine(
             break
         if reached > 0:
             done, times = engine.advance(reached)
-            if len(done):
-                executor.complete(gpus, scale_up, done, times)
         if reached >= next_sample:
             next_sample = sample(next_sample)
         share = _done(gpus) / total

@@ -1,6 +1,6 @@
 """A training run on the packet engine: calls that leave a node go to it packet by packet, calls inside a node stay fluid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -9,19 +9,16 @@ from netsim import parallel
 from netsim.config import Run
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
+from netsim.kernels.packet import layout
 from netsim.kernels.structs import Array
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine, planes_of
-from netsim.simulate.loop import Log, run_engine
+from netsim.simulate.loop import run_engine
 from netsim.simulate.model import Model
-
-
-class Samples(NamedTuple):
-    """Bytes that links carried between two samples, only where there were any: K entries in order of interval."""
-
-    interval: Array  # int32[K]
-    link: Array  # int32[K]
-    nbytes: Array  # float64[K]
+from netsim.telemetry.channels import COUNTERS, chosen
+from netsim.telemetry.frame import Samples, joined
+from netsim.telemetry.series import Log
+from netsim.telemetry.spool import Spool
 
 
 class Played(NamedTuple):
@@ -30,18 +27,20 @@ class Played(NamedTuple):
     log: Log
     complete: bool
     counters: dict[str, Array]  # int64[L] each, over all ranks
-    samples: Samples
+    samples: dict[str, Samples]  # by counter
     exchanges: int
     waited_s: float
 
 
 class Sampler:
-    """Reads the engine's byte counters at every interval's end."""
+    """Reads the counters of a rank's planes at every interval's end; only what changed is kept."""
 
-    def __init__(self, engine: PlaneEngine, interval_ps: int) -> None:
-        self.engine, self.interval_ps = engine, interval_ps
-        self._last = engine.counters()["bytes"]
-        self._parts: list[tuple[int, Array, Array]] = []
+    def __init__(self, engine: PlaneEngine, interval_ps: int, names: Collection[str], spool: Spool) -> None:
+        self.interval_ps = interval_ps
+        self._engine, self._spool = engine, spool
+        self._last = engine.counters()
+        self._parts: dict[str, list[tuple[int, Array, Array]]] = {name: [] for name in names}
+        self._highest = self._last["queue_max"]
 
     def __call__(self, t_ps: int) -> int:
         """Take the sample that is due at `t_ps`; returns when the next one is."""
@@ -50,16 +49,28 @@ class Sampler:
         return t_ps + self.interval_ps
 
     def take(self, interval: int) -> None:
-        """Book what was carried since the last sample under an interval."""
-        now = self.engine.counters()["bytes"]
-        link = np.flatnonzero(now != self._last)
-        self._parts.append((interval, link.astype(np.int32), (now - self._last)[link].astype(np.float64)))
+        """Book what was counted since the last sample under an interval."""
+        now = self._engine.counters()
+        for name, parts in self._parts.items():
+            since = now[name] if name == "queue_max" else now[name] - self._last[name]
+            link = np.flatnonzero(since)
+            parts.append((interval, link.astype(np.int32), since[link].astype(np.float64)))
+            self._spool.sample(name, *parts[-1])
+        self._highest = np.maximum(self._highest, now["queue_max"])
+        self._engine.engine.state.count.reshape(-1, 1 << layout.COUNT)[:, layout.QUEUE_MAX] = 0  # type: ignore[attr-defined]
         self._last = now
 
-    def samples(self) -> Samples:
+    def totals(self) -> dict[str, Array]:
+        """Counters over the whole run."""
+        return self._engine.counters() | {"queue_max": self._highest}
+
+    def samples(self) -> dict[str, Samples]:
         """Everything so far."""
-        intervals = [np.full(len(link), i, np.int32) for i, link, _ in self._parts]
-        return Samples(*(np.concatenate(c) for c in (intervals, [p[1] for p in self._parts], [p[2] for p in self._parts])))
+        out = {}
+        for name, parts in self._parts.items():
+            intervals = [np.full(len(link), i, np.int32) for i, link, _ in parts]
+            out[name] = Samples(*(np.concatenate(c) for c in (intervals, [p[1] for p in parts], [p[2] for p in parts])))
+        return out
 
 
 def leaves_node(model: Model) -> Array:
@@ -69,25 +80,25 @@ def leaves_node(model: Model) -> Array:
 
 
 def play(
-    run: Run, model: Model, gpus: Exec, scale_up: Flow, report: Callable[[float, int], None], stop: Callable[[], bool]
+    run: Run, model: Model, gpus: Exec, scale_up: Flow, report: Callable[[float, int], None], stop: Callable[[], bool], spool: Spool
 ) -> Played:
-    """Run to the end on all ranks; every rank returns the same."""
+    """Run to the end on all ranks; rank 0 returns what all counted."""
     world = parallel.world()
     engine = PlaneEngine(
-        PacketEngine(model.topology, model.routes, run.network, run.seed), world, model.topology, _joined_planes(model, gpus)
+        PacketEngine(model.topology, model.routes, run.network, run.seed), world, model.topology, _joined_planes(model, gpus), stop
     )
     handles = np.full(len(model.table.call_flow), -1, np.int64)
     for place, group in zip(_external_places(model, gpus).tolist(), _groups_of_places(model, gpus).tolist(), strict=True):
         members = model.groups.member_idx[model.groups.member_ptr[group] : model.groups.member_ptr[group + 1]]
         handles[place] = engine.register(model.table.plans[model.table.call_plan[place]], members)
-    sampler = Sampler(engine, run.telemetry.interval)
-    log, complete = run_engine(gpus, scale_up, engine, handles, report, stop, sampler)
-    sampler.take(int(gpus.end.max()) // run.telemetry.interval)
-    everyone = world.gather((engine.counters(), sampler.samples())) or [(engine.counters(), sampler.samples())]
+    names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
+    sampler = Sampler(engine, run.telemetry.interval, names, spool)
+    log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, spool.log)
+    sampler.take(engine.now_ps // run.telemetry.interval)
+    everyone = world.gather((sampler.totals(), sampler.samples())) or [(sampler.totals(), sampler.samples())]
     counters = {name: sum(part[0][name] for part in everyone) for name in everyone[0][0]}
-    samples = Samples(*(np.concatenate([getattr(part[1], name) for part in everyone]) for name in Samples._fields))
-    order = np.lexsort((samples.link, samples.interval))
-    return Played(log, complete, counters, Samples(*(column[order] for column in samples)), engine.exchanges, engine.waited_s)
+    samples = {name: joined([part[1][name] for part in everyone]) for name in names}
+    return Played(log, complete, counters, samples, engine.exchanges, engine.waited_s)
 
 
 def _external_places(model: Model, gpus: Exec) -> Array:

@@ -11,8 +11,10 @@ from netsim.config import Run
 from netsim.kernels.structs import Array
 from netsim.network.flow.state import state as network_state
 from netsim.progress import Progress
-from netsim.simulate import gpus, loop, packets, result
+from netsim.simulate import gpus, loop, packets, record, result
 from netsim.simulate.model import Model, build
+from netsim.simulate.stopping import Stopping, leave
+from netsim.telemetry.spool import Spool
 from netsim.units import format_time
 
 
@@ -35,20 +37,22 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         packets.leaves_node(model) if by_packets else None,
     )
     network = network_state(model.fluid, model.changes, shared=run.network.engine != "ideal")
+    world = parallel.world()
+    spool = Spool(out, world.rank)
+    if world.rank == 0:
+        made, executor = record.begin(run, model, executor, spool)
     limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
 
     def report(fraction: float, t_ps: int) -> None:
         progress.update(fraction, f"simulated {format_time(t_ps)}")
 
-    def late() -> bool:
-        return time.perf_counter() > limit
-
     played = None
-    if by_packets:
-        played = packets.play(run, model, executor, network, report, late)
-        log, complete = played.log, played.complete
-    else:
-        log, complete = loop.run_flow(executor, network, report, late)
+    with Stopping(limit) as stop:
+        if by_packets:
+            played = packets.play(run, model, executor, network, report, stop, spool)
+            log, complete = played.log, played.complete
+        else:
+            log, complete = loop.run_flow(executor, network, report, stop, spool.log)
     links = result.link_bytes(model, network.moved)
     if played is not None:
         links = links + played.counters["bytes"]
@@ -57,8 +61,10 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         figures |= {"exchanges": played.exchanges, "waited_s": played.waited_s, "packets": int(played.counters["packets"].sum())}
     figures["wall_s"] = time.perf_counter() - began
     figures["ranks"] = launch.launched().size
-    if parallel.world().rank == 0:
-        result.write(run, model, executor, log, links, figures, out, None if played is None else played.samples)
+    if world.rank == 0:
+        record.write(made, record.happened(executor, log, network.moved, complete, played), figures, out)
+        spool.remove()
+    leave(int(world.allgather(np.array([stop.signal])).max()) if by_packets else stop.signal)
     return figures
 
 

@@ -10,10 +10,12 @@ import h5py
 import numpy as np
 
 from netsim.errors import InputError
-from netsim.kernels.structs import Array
-from netsim.telemetry.channels import BY_PATH, FILETYPE, VERSION
+from netsim.telemetry import series
+from netsim.telemetry.channels import BY_PATH, COUNTERS, FILETYPE, VERSION
+from netsim.telemetry.frame import Frame, Happened, Series, channels, layout, sampled_block
 
-CHUNK = 1 << 16
+PACKED = 1 << 12
+"""Bytes from which an array is compressed."""
 
 
 class Writer:
@@ -26,17 +28,16 @@ class Writer:
         """Write a whole channel."""
         channel = BY_PATH[path]
         data = np.array(values, dtype=h5py.string_dtype()) if channel.dtype == "str" else np.asarray(values, dtype=channel.dtype)
-        big = data.size * (8 if channel.dtype == "str" else data.itemsize) > CHUNK
-        options: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "chunks": True} if big else {}
+        packed = channel.dtype != "str" and data.nbytes > PACKED
+        options: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if packed else {}
         self._describe(self.file.create_dataset(path, data=data, **options), path)
 
-    def open_series(self, path: str, rows: int, columns: int, chunk: int) -> h5py.Dataset:
-        """Make a two-dimensional channel that is filled column block by column block."""
-        shape = (rows, columns)
+    def open_series(self, path: str, rows: int, bins: int) -> h5py.Dataset:
+        """Make a channel that is filled block of intervals by block; rows compress better and faster by whole values than by bytes."""
         options: dict[str, Any] = {}
-        if rows and columns:
-            options = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "chunks": (1, min(chunk, columns))}
-        dataset = self.file.create_dataset(path, shape=shape, dtype=BY_PATH[path].dtype, **options)
+        if rows and bins:
+            options = {"compression": "gzip", "compression_opts": 1, "chunks": (1, min(series.BLOCK, bins))}
+        dataset = self.file.create_dataset(path, shape=(rows, bins), dtype=BY_PATH[path].dtype, **options)
         self._describe(dataset, path)
         return dataset
 
@@ -54,25 +55,85 @@ def result_file(path: Path, attributes: Mapping[str, Any]) -> Iterator[Writer]:
     Raises InputError, naming the path, where the file cannot be written.
     """
     part = path.with_name(path.name + ".part")
-    try:
+    with written(path), _removed(part):
         with h5py.File(part, "w") as file:
-            file.attrs["filetype"] = FILETYPE
-            file.attrs["version"] = VERSION
-            for name, value in attributes.items():
-                file.attrs[name] = value
+            write_head(file, attributes)
             yield Writer(file)
         os.replace(part, path)
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Turn what the operating system, or HDF5, says about `path` into one line for the person: no room, no right, no such folder."""
+    try:
+        yield
     except OSError as error:
-        part.unlink(missing_ok=True)
-        reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
-        raise InputError(f"{path}: expected a place that can be written; {reason}") from None
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> InputError:
+    """The line for a file that cannot be written."""
+    text = os.strerror(error.errno) if error.errno else str(error)
+    for known in ("No space left on device", "File too large", "Disk quota exceeded"):  # HDF5 hides the number in a long sentence
+        text = known if known in text else text
+    return InputError(f"{path}: expected a place that can be written; got: {text.splitlines()[0].lower()}")
+
+
+@contextmanager
+def _removed(part: Path) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def link_series(writer: Writer, rows: int, n_bins: int, blocks: Iterator[tuple[int, Array]], chunk: int) -> None:
-    """Fill `series/bytes` from (first interval, float64[rows, intervals]) blocks."""
-    dataset = writer.open_series("series/bytes", rows, n_bins, chunk)
-    for first, block in blocks:
-        dataset[:, first : first + block.shape[1]] = block
+def write_head(file: h5py.File, attributes: Mapping[str, Any]) -> None:
+    """What every result file starts with."""
+    file.attrs["filetype"] = FILETYPE
+    file.attrs["version"] = VERSION
+    for name, value in attributes.items():
+        file.attrs[name] = value
+
+
+def write_run(writer: Writer, frame: Frame, happened: Happened) -> None:
+    """Write all that a run recorded, and the attributes that say how far it got."""
+    for path, values in channels(frame, happened).items():
+        writer.put(path, values)
+    attributes = writer.file.attrs
+    attributes["complete"], attributes["end_ps"] = happened.complete, happened.end_ps
+    if "series" not in frame.choices or happened.end_ps == 0:
+        return
+    shape = layout(frame, happened)
+    attributes["interval_ps"] = shape.interval
+    writer.put("links/series", shape.of_link)
+    _bytes(writer, frame, happened, shape)
+    for name, (choice, _, how, _) in COUNTERS.items():
+        if name in happened.samples and choice in frame.choices:
+            _sampled(writer, frame, happened, shape, name, how)
+
+
+def _bytes(writer: Writer, frame: Frame, happened: Happened, shape: Series) -> None:
+    dataset = writer.open_series("series/bytes", shape.rows, shape.bins)
+    factor = shape.interval // frame.interval
+    for bin0, block in series.blocks(happened.log, frame.loads, shape.of_simulated, shape.rows, shape.interval, happened.end_ps):
+        if "bytes" in happened.samples:
+            block += sampled_block(happened.samples["bytes"], shape, factor, bin0, block.shape[1], "sum")
+        _fill(dataset, bin0, block)
+
+
+def _sampled(writer: Writer, frame: Frame, happened: Happened, shape: Series, name: str, how: str) -> None:
+    dataset = writer.open_series(f"series/{name}", shape.rows, shape.bins)
+    factor = shape.interval // frame.interval
+    for bin0 in range(0, shape.bins, series.BLOCK):
+        width = min(series.BLOCK, shape.bins - bin0)
+        _fill(dataset, bin0, sampled_block(happened.samples[name], shape, factor, bin0, width, how))
+
+
+def _fill(dataset: h5py.Dataset, bin0: int, block: Any) -> None:
+    """Write a block; rows of nothing take no place in the file."""
+    busy = np.flatnonzero(block.any(axis=1))
+    if len(busy) == len(block) and len(busy):
+        dataset[:, bin0 : bin0 + block.shape[1]] = block
+    elif len(busy):
+        dataset[busy, bin0 : bin0 + block.shape[1]] = block[busy]

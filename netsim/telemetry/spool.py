@@ -1,0 +1,158 @@
+"""What a run leaves while it goes on, so that a run that is killed has not been in vain.
+
+A spool is a folder beside the result file: the frame as it is known before the start, the log of transfers as it grows (appended to),
+and the arrays in which GPUs book their operations, which are files mapped into memory: what was written is in the kernel's page cache
+and outlives the process. Ranks that sample a network of their own append to a file each. Room for mapped files is taken at the start, so
+that a full disk is an error then and not a bus error later. A run that ends writes its result file and removes the spool.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from netsim.errors import InputError
+from netsim.kernels.structs import Array
+from netsim.telemetry import series
+from netsim.telemetry.channels import FILETYPE, VERSION
+from netsim.telemetry.frame import Frame, Happened, Samples, joined
+from netsim.telemetry.series import Loads, Log
+from netsim.telemetry.write import unwritable, write_head, write_run
+
+FOLDER = "spool"
+SHARED = ("busy", "exposed", "bubble", "end", "start", "begin", "ended")
+"""Arrays of `Happened` that are mapped files while a run goes on."""
+LOG = np.dtype([("bundle", np.int32), ("t0", np.int64), ("t1", np.int64), ("pace", np.float64)])
+SAMPLE = np.dtype([("interval", np.int32), ("link", np.int32), ("value", np.float64)])
+
+
+class Spool:
+    """The spool of one rank; rank 0 keeps the frame, the log and the operations, every rank its own samples."""
+
+    def __init__(self, out: Path, rank: int = 0) -> None:
+        self.folder = out / FOLDER
+        self.rank = rank
+        if rank == 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._guard(lambda: self.folder.mkdir(parents=True, exist_ok=True))
+
+    def frame(self, frame: Frame) -> None:
+        """Write what is known before the start."""
+        columns = {f"channel:{path}": np.asarray(values) for path, values in frame.channels.items()}
+        columns |= {f"loads:{name}": array for name, array in frame.loads._asdict().items()}
+        columns |= {name: np.asarray(getattr(frame, name)) for name in _ARRAYS}
+        head = {"attributes": frame.attributes, "choices": frame.choices, "interval": frame.interval, "n_links": frame.n_links}
+        self._guard(lambda: np.savez(self.folder / "frame.npz", allow_pickle=False, **columns))
+        self._guard(lambda: (self.folder / "frame.json").write_text(json.dumps(head | {"filetype": FILETYPE, "version": VERSION})))
+
+    def mapped(self, name: str, array: Array) -> Array:
+        """A copy of an array that lives in a file of the spool."""
+        path = self.folder / f"{name}.npy"
+
+        def make() -> Array:
+            with open(path, "wb") as file:
+                np.lib.format.write_array_header_1_0(file, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape})
+                start = file.tell()
+                os.posix_fallocate(file.fileno(), 0, start + max(array.nbytes, 1))
+            room = np.memmap(path, array.dtype, "r+", start, array.shape) if array.size else array
+            room[...] = array
+            return room.view(np.ndarray)
+
+        return self._guard(make)
+
+    def log(self, part: Log) -> None:
+        """Append transfers."""
+        rows = np.empty(len(part.t0), LOG)
+        for name in Log._fields:
+            rows[name] = getattr(part, name)
+        self._append("log.bin", rows)
+
+    def sample(self, counter: str, interval: int, link: Array, value: Array) -> None:
+        """Append what this rank's links counted in an interval."""
+        rows = np.empty(len(link), SAMPLE)
+        rows["interval"], rows["link"], rows["value"] = interval, link, value
+        self._append(f"samples-{counter}-{self.rank}.bin", rows)
+
+    def _append(self, name: str, rows: Array) -> None:
+        def add() -> None:
+            with open(self.folder / name, "ab") as file:
+                file.write(rows.tobytes())
+
+        self._guard(add)
+
+    def _guard(self, work: Any) -> Any:
+        try:
+            return work()
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+
+    def remove(self) -> None:
+        """The result file is written: the spool goes."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_ARRAYS = ("bundle_category", "link_of", "gpu_of", "call_group", "call_bytes", "call_alike")
+
+
+def recover(folder: Path) -> h5py.File:
+    """Make a result file, in memory, of the spool of a run that did not end."""
+    try:
+        frame, happened = read_frame(folder), read_happened(folder)
+    except (OSError, KeyError, ValueError):
+        raise InputError(f"{folder}: expected the spool of a run; it was killed before it had begun") from None
+    file = h5py.File(f"{folder}.h5", "w", driver="core", backing_store=False)
+    write_head(file, frame.attributes)
+    from netsim.telemetry.write import Writer
+
+    write_run(Writer(file), frame, happened)
+    return file
+
+
+def read_frame(folder: Path) -> Frame:
+    """The frame of a spool."""
+    head = json.loads((folder / "frame.json").read_text())
+    if head["version"][0] != VERSION[0]:
+        raise InputError(f"{folder}: expected version {VERSION[0]} of the result format; got {head['version'][0]}")
+    with np.load(folder / "frame.npz") as columns:
+        arrays = {name: columns[name] for name in columns.files}
+    return Frame(
+        attributes=head["attributes"],
+        channels={name.partition(":")[2]: values for name, values in arrays.items() if name.startswith("channel:")},
+        interval=head["interval"],
+        choices=tuple(head["choices"]),
+        loads=Loads(**{name: arrays[f"loads:{name}"] for name in Loads._fields}),
+        n_links=head["n_links"],
+        **{name: arrays[name] for name in _ARRAYS},
+    )
+
+
+def read_happened(folder: Path) -> Happened:
+    """What had happened when the run was killed."""
+    rows = _rows(folder / "log.bin", LOG)
+    log = Log(*(np.ascontiguousarray(rows[name]) for name in Log._fields))
+    shared = {name: np.array(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in SHARED}
+    samples = _samples(folder)
+    with np.load(folder / "frame.npz") as columns:
+        n_bundles, n_links = len(columns["loads:bundle_ptr"]) - 1, len(columns["link_of"])
+    counters = {name: np.bincount(s.link, weights=s.value, minlength=n_links) for name, s in samples.items() if name != "queue_max"}
+    reached = max(int(log.t1.max(initial=0)), int(shared["ended"].max(initial=0)), int(shared["end"].max(initial=0)), 1)
+    moved = series.bundle_bytes(log, n_bundles)
+    return Happened(False, reached, log, moved, **shared, counters=counters, samples=samples)
+
+
+def _rows(path: Path, kind: "np.dtype[Any]") -> Array:
+    """Records of a file that may end in the middle of one."""
+    raw = path.read_bytes() if path.exists() else b""
+    return np.frombuffer(raw[: len(raw) // kind.itemsize * kind.itemsize], kind)
+
+
+def _samples(folder: Path) -> dict[str, Samples]:
+    found: dict[str, list[Samples]] = {}
+    for path in sorted(folder.glob("samples-*.bin")):
+        rows = _rows(path, SAMPLE)
+        found.setdefault(path.name.split("-")[1], []).append(Samples(rows["interval"], rows["link"], rows["value"]))
+    return {name: joined(parts) for name, parts in found.items()}
