@@ -112,3 +112,5 @@ class Network:
             yield "window", "expected a time above 0; got 0"
         if self.sharing == "dynamic" and self.flow_control != "none":
             yield "sharing", f"expected dynamic only with flow_control none; got flow_control {self.flow_control}"
+        if self.flow_control == "none" and self.spreading != "flow" and self.recovery.mode == "go_back_n":
+            yield "spreading", f"expected flow, because go_back_n takes every packet that is overtaken for lost; got {self.spreading}"

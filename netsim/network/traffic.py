@@ -36,7 +36,8 @@ def _pairs(traffic: Traffic, hosts: int, seed: int) -> tuple[Array, Array]:
             raise InputError(f"workload.fan_in: expected at most {hosts - 1}, one sender per other host; got {traffic.fan_in}")
         if traffic.target >= hosts:
             raise InputError(f"workload.target: expected a host below {hosts}; got {traffic.target}")
-        return (traffic.target + 1 + np.arange(traffic.fan_in)) % hosts, np.full(traffic.fan_in, traffic.target)
+        apart = (1 + np.arange(traffic.fan_in)) * hosts // (traffic.fan_in + 1)
+        return (traffic.target + apart) % hosts, np.full(traffic.fan_in, traffic.target)
     step = np.tile(np.arange(1, hosts), hosts)
     src = np.repeat(everyone, hosts - 1)
     return src, (src + step) % hosts

@@ -1,0 +1,151 @@
+"""Everything that a packet may meet: the laws that hold in every mode, and results that no window, no stop on the way and no split changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from netsim.config.network import CongestionControl, Network, Pfc, Recovery
+from netsim.config.topology import Switch
+from netsim.config.traffic import Traffic
+from netsim.kernels.packet import layout as k
+from netsim.network.packet.engine import PacketEngine
+from netsim.network.traffic import expand
+from tests import packet_cases as cases
+from tests.packet_cases import MIB, PLAIN, tree
+
+LOSSY = {"flow_control": "none", "recovery": Recovery("go_back_n", 200_000_000)}
+MODES: dict[str, dict] = {
+    "pfc": {},
+    "credits": {"flow_control": "credits"},
+    "acks": {"acks": "simulated", "ack_every": 2},
+    "dcqcn": {"congestion_control": CongestionControl("dcqcn")},
+    "dcqcn, acks": {"congestion_control": CongestionControl("dcqcn"), "acks": "simulated"},
+    "swift": {"congestion_control": CongestionControl("swift")},
+    "hpcc": {"congestion_control": CongestionControl("hpcc")},
+    "spray": {"spreading": "spray"},
+    "adaptive": {"spreading": "adaptive"},
+    "adaptive, acks": {"spreading": "adaptive", "acks": "simulated"},
+    "flowlet": {"spreading": "flowlet", "flowlet_gap": 500_000},
+    "go back n": LOSSY,
+    "selective": LOSSY | {"recovery": Recovery("selective", 200_000_000)},
+    "shared": LOSSY | {"sharing": "dynamic"},
+    "qps": {"qps": 3},
+}
+
+
+def network(mode: str, **more: object) -> Network:
+    return replace(PLAIN, pfc=Pfc(xoff=30_000, xon=20_000), **MODES[mode], **more)
+
+
+def fabric(buffer: int = 4 * MIB):
+    return tree(16, 4, switch=Switch(radix=4, latency=300_000, buffer=buffer))
+
+
+def outcome(engine: PacketEngine) -> dict[str, list[int]]:
+    return {"ends": engine.flow_ends().tolist()} | {name: values.tolist() for name, values in engine.counters().items()}
+
+
+def conserved(engine: PacketEngine) -> None:
+    """Data packets into every vertex are those out of it, dropped, queued, on the wires to it, or at their destination."""
+    ring = engine.state.ring.reshape(-1, 1 << k.RING)[: engine.topology.link_src.size]
+    count, top = engine.counters(), engine.topology
+    arrived = count["packets"] - (ring[:, k.MID] - ring[:, k.HEAD])
+    switches = np.flatnonzero(top.vertex_kind == 3)
+    into = np.bincount(top.link_dst, arrived, top.vertex_kind.size)
+    out = np.bincount(top.link_src, count["packets"] + count["drops"] + ring[:, k.TAIL] - ring[:, k.MID], top.vertex_kind.size)
+    assert into[switches].tolist() == out[switches].tolist()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_window_and_no_stop_changes_anything(mode):
+    lossy = MODES[mode].get("flow_control") == "none"
+    place = fabric(60_000 if lossy else 4 * MIB)
+    traffic = cases.random_traffic(np.random.default_rng(3), 16, 40)
+    whole = cases.engine(place, network(mode), traffic)
+    whole.finish()
+    expected = outcome(whole)
+    assert (whole.flow_ends() > 0).all()
+    assert not lossy or whole.counters()["drops"].sum() > 0
+    for window, stops in ((60_000, 0), (None, 50), (123_457, 10)):
+        engine = cases.engine(place, network(mode, window=window), traffic)
+        for t in range(stops):
+            engine.advance(t * 1_000_000)
+            if not lossy:
+                conserved(engine)
+        engine.finish()
+        assert outcome(engine) == expected
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10**6), mode=st.sampled_from([m for m in MODES if MODES[m].get("flow_control") != "none"]), stop=st.integers(0, 30_000_000))
+def test_packets_are_conserved_and_nothing_is_early(seed, mode, stop):
+    rng = np.random.default_rng(seed)
+    traffic = cases.random_traffic(rng, 16, int(rng.integers(1, 40)))
+    engine = cases.engine(fabric(), network(mode), traffic)
+    engine.advance(stop)
+    conserved(engine)
+    engine.finish()
+    conserved(engine)
+    packets = -(-traffic.nbytes // 4096)
+    nic = engine.topology.vertex_kind[engine.topology.link_dst] == 2
+    if mode != "qps":
+        assert engine.counters()["packets"][nic].sum() == packets.sum()
+    bound = (traffic.nbytes + 64 * packets) * 20 + 2 * (2 * 500_000 + 300_000)
+    assert (engine.flow_ends() - traffic.start_ps >= bound).all()
+
+
+@pytest.mark.parametrize(("spreading", "low", "high"), [("flow", 95, 135), ("spray", 50, 60), ("adaptive", 50, 57)])
+def test_permutation_lies_in_the_range_that_others_see(spreading, low, high):
+    ends = cases.ends(tree(), replace(PLAIN, spreading=spreading), expand(Traffic("traffic", "permutation", 2 * MIB), 128, 1))
+    assert low < ends.mean() / 1e6 < high
+    assert ends.min() > 45_284_159
+
+
+@pytest.mark.parametrize("name", ["swift", "hpcc"])
+def test_incast_keeps_the_queue_short(name):
+    traffic = cases.flows(*((src, 0, 4 * MIB) for src in (20, 40, 60, 80)))
+    queue = {}
+    for choice in ("none", name):
+        engine = cases.engine(tree(), replace(PLAIN, congestion_control=CongestionControl(choice)), traffic)
+        engine.advance(200_000_000)
+        engine.state.count[k.QUEUE_MAX :: 1 << k.COUNT] = 0
+        engine.finish()
+        queue[choice] = int(engine.counters()["queue_max"].max())
+        total = engine.flow_ends().max()
+    assert queue[name] < 0.25 * queue["none"]
+    assert total < 1.1 * 4 * 1024 * 83_200
+
+
+@pytest.mark.parametrize("name", ["dcqcn", "swift", "hpcc"])
+def test_two_flows_converge_to_equal_shares(name):
+    engine = cases.engine(
+        tree(), replace(PLAIN, congestion_control=CongestionControl(name)), cases.flows((20, 0, 1024 * MIB), (40, 0, 1024 * MIB, 300_000_000))
+    )
+    engine.advance(18_000_000_000)
+    before = engine.counters()["bytes"]
+    engine.advance(20_000_000_000)
+    up = [int(engine.state.tx[(f << k.TX) + k.UPLINK]) for f in (0, 1)]
+    one, two = (engine.counters()["bytes"] - before)[up].tolist()
+    assert one + two > 0.9 * 50e9 * 2e-3
+    assert 1 / 1.5 < one / two < 1.5
+
+
+def test_a_link_that_fails_and_returns_holds_its_packets():
+    engine = cases.engine(tree(), PLAIN, cases.flows((0, 1, 2 * MIB)))
+    link = np.array([int(engine.state.path[1])] * 2)
+    engine.change_rates(np.array([10_000_000, 20_000_000]), link, np.array([0.0, 50e9]))
+    engine.finish()
+    started = 10_000_000 - (10_000_000 - 883_200) % 83_200 + 83_200  # the packet that is on the wire at the failure still goes
+    assert engine.flow_ends().tolist() == [45_284_160 + 20_000_000 - started]
+
+
+def test_adaptive_routing_avoids_a_dead_link():
+    engine = cases.engine(tree(), replace(PLAIN, spreading="adaptive"), cases.flows((0, 100, 2 * MIB)))
+    link = int(engine.state.path[1])
+    engine.change_rates(np.array([1_000]), np.array([link]), np.array([0.0]))
+    engine.finish()
+    assert engine.counters()["packets"][link] == 0
+    assert engine.flow_ends().tolist() == [52_022_080]
