@@ -97,7 +97,6 @@ def play(progs, grps, program, bytes_of_call, rate=1e6, sms=0, n_sms=100, slow=N
     x = gpus.state(progs, grps, table, program, slow, np.ones(len(program), bool), n_sms)
     none = np.zeros(0, np.int64)
     f = network_state(fluid, (none, none, none))
-    executor.begin(x, f)
-    executor.run(x, f, flow.NEVER - 1)
+    executor.run(x, f, flow.NEVER - 1, none, none)
     assert x.scalar[executor.ENDS] == len(program), "deadlock"
     return x

@@ -24,13 +24,13 @@ from netsim.kernels.structs import COMM, Array
 
 READY, BLOCKED, JOINED, PARKED, ENDED = 0, 1, 2, 3, 4
 OTHER = 9  # CATEGORIES.index('other')
-SIZE, STACK, NOW, N_STARTS, ENDS, EVENTS = 0, 1, 2, 3, 4, 5  # slots of `scalar`
+SIZE, STACK, NOW, N_STARTS, ENDS, EVENTS, BEGUN = 0, 1, 2, 3, 4, 5, 6  # slots of `scalar`
 
 
 class Exec(NamedTuple):
     """State of the GPUs; n GPUs, S streams, I program rows, G groups."""
 
-    scalar: Array  # int64[8]: heap size, stack size, time reached, calls handed out, GPUs that have ended, events processed
+    scalar: Array  # int64[8]: heap size, stack size, time reached, calls handed out, GPUs that have ended, events, 1 if begun
     n_streams: int
     n_sms: int
     iterations: int
@@ -94,19 +94,22 @@ class Exec(NamedTuple):
 
 
 @kernel
-def begin(x, f):
-    """Look at every stream once, GPU by GPU, at time 0."""
-    for gpu in range(x.program.shape[0]):
-        _begin_round(x, gpu, 0)
-        _drain(x, f)
+def run(x, f, until, groups, times):
+    """End external calls of `groups` at `times`, then process all events up to and including `until`.
 
-
-@kernel
-def run(x, f, until):
-    """Process all events up to and including `until`; stop early when an external call starts soon enough to end before that.
-
-    Returns the time reached: `until`, or less when the log of transfers must be drained or external calls wait to be started.
+    groups int64[n], times int64[n]: in order, none before the time reached. The first call begins the programs at time 0. Returns the time
+    reached: `until`, or less when the log of transfers must be drained, or when an external call has started that may end before `until`.
+    (One entry on purpose: what it calls is compiled into every entry.)
     """
+    if x.scalar[BEGUN] == 0:
+        x.scalar[BEGUN] = 1
+        for gpu in range(x.program.shape[0]):
+            _begin_round(x, gpu, 0)
+            _drain(x, f)
+    for i in range(groups.shape[0]):
+        x.scalar[NOW] = max(x.scalar[NOW], times[i])
+        _end_call(x, groups[i], times[i])
+        _drain(x, f)
     room = f.log_bundle.shape[0] - f.bundle_footprint.shape[0]
     while True:
         t_flow = flow.next_time(f)
@@ -133,15 +136,6 @@ def run(x, f, until):
 
 
 @kernel
-def complete(x, f, groups, times):
-    """Tell that external calls of these groups ended at these times (in order, none before the time reached)."""
-    for i in range(groups.shape[0]):
-        x.scalar[NOW] = max(x.scalar[NOW], times[i])
-        _end_call(x, groups[i], times[i])
-        _drain(x, f)
-
-
-@kernel
 def _begin_round(x, gpu, t):
     x.live[gpu] = x.n_streams
     first = gpu * x.n_streams
@@ -159,7 +153,7 @@ def _look(x, k):
     x.scalar[STACK] += 1
 
 
-@inlined
+@kernel
 def _drain(x, f):
     while x.scalar[STACK] > 0:
         x.scalar[STACK] -= 1

@@ -1,0 +1,123 @@
+"""Whole training iterations: folding against every GPU, laws of time and bytes, physical bounds, known byte counts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from netsim.config import load
+from netsim.progress import Progress
+from netsim.simulate import simulate
+from netsim.telemetry.read import open_run
+
+SMALL = ("topology.nodes=4", "workload.model.layers=8", "workload.global_batch=32")
+LAYOUTS = {
+    "tp8 pp2 dp2": ("workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2"),
+    "tp2 pp4 dp4": ("workload.parallel.tp=2", "workload.parallel.pp=4", "workload.parallel.dp=4"),
+    "tp1 dp32": ("workload.parallel.tp=1", "workload.parallel.pp=1", "workload.parallel.dp=32"),
+    "cp2": ("workload.parallel.tp=4", "workload.parallel.pp=2", "workload.parallel.cp=2", "workload.parallel.dp=2"),
+    "interleaved": ("workload.parallel.tp=8", "workload.parallel.pp=4", "workload.parallel.vpp=2", "workload.parallel.dp=1"),
+    "ecmp": ("workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "topology.routing=ecmp"),
+    "slow gpu": ("workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "simulate.slow_gpus=[{gpu: 27, factor: 1.3}]"),
+    "slow link": (
+        "workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2",
+        "topology.faults=[{link: nic n2.3 -> leaf r3.s0, rate: 10 Gbps}]",
+    ),
+}  # fmt: skip
+
+
+def run(folder, *settings):
+    """Simulate the small run under some settings; returns (summary, opened result)."""
+    folder.mkdir(exist_ok=True)
+    summary = simulate(load("runs/h100_16.yaml", (*SMALL, *settings)), folder, Progress())
+    return summary, open_run(folder)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_folded_equals_every_gpu(layout, tmp_path):
+    settings = LAYOUTS[layout]
+    folded, few = run(tmp_path / "folded", *settings)
+    full, all_ = run(tmp_path / "full", *settings, "simulate.fold=off")
+    with few, all_:
+        assert full["gpus_simulated"] == 32
+        assert folded["iteration_time_s"] == pytest.approx(full["iteration_time_s"], rel=1e-9)
+        assert few["links/bytes"] == pytest.approx(all_["links/bytes"], rel=1e-9)
+        assert few["gpus/end"] == pytest.approx(all_["gpus/end"], rel=1e-9)
+        assert few["gpus/exposed"] == pytest.approx(all_["gpus/exposed"], rel=1e-6, abs=1000)
+        if layout not in ("slow gpu", "slow link"):
+            assert folded["gpus_simulated"] < 32
+
+
+def test_one_slow_gpu_slows_the_iteration(tmp_path):
+    plain, _ = run(tmp_path / "plain", *LAYOUTS["tp8 pp2 dp2"])
+    slow, _ = run(tmp_path / "slow", *LAYOUTS["slow gpu"])
+    assert slow["iteration_time_s"] > 1.1 * plain["iteration_time_s"]
+
+
+def test_time_of_every_gpu_is_accounted_for(tmp_path):
+    summary, result = run(tmp_path / "run", *LAYOUTS["tp2 pp4 dp4"], "simulate.jitter=0.05")
+    with result:
+        used = result["gpus/busy"].sum(axis=1) + result["gpus/exposed"].sum(axis=1) + result["gpus/bubble"]
+        # kernels beside the compute stream (scaling of gradients) count as busy without occupying it
+        assert (used >= result["gpus/end"]).all()
+        assert used == pytest.approx(result["gpus/end"], rel=0.02)
+
+
+def test_links_are_never_above_their_rate(tmp_path):
+    _, result = run(tmp_path / "run", *LAYOUTS["tp2 pp4 dp4"], "topology.routing=ecmp", "telemetry.interval=1 ms")
+    with result:
+        rate, row = result["links/rate"], result["links/series"]
+        series = result["series/bytes"]
+        for link in np.flatnonzero(row >= 0):
+            assert series[row[link]].max() <= rate[link] * 1e-3 * (1 + 1e-6)
+            assert series[row[link]].sum() == pytest.approx(result["links/bytes"][link], rel=1e-4)
+
+
+def test_iteration_is_not_faster_than_physics(tmp_path):
+    summary, result = run(tmp_path / "run", *LAYOUTS["tp8 pp2 dp2"])
+    with result:
+        flops = summary["tflops_per_gpu"] * 1e12 * summary["iteration_time_s"]
+        assert summary["iteration_time_s"] > flops / (summary["peak_tflops"] * 1e12)
+        nic = result["links/tier"] == "nic"
+        assert summary["iteration_time_s"] > (result["links/bytes"][nic] / result["links/rate"][nic]).max()
+
+
+def test_bytes_of_gpt3_nics_are_those_of_the_worked_example(tmp_path):
+    # GPT-3 175B, TP 8, PP 8, DP 16: a GPU of a middle stage sends by its NIC what a ring of 16 makes of 10,875,691,008 bytes of gradients
+    # and 5,437,845,504 of parameters, one activation and one gradient of 6,291,456 bytes per microbatch, and a few words for the gradient norm
+    summary = simulate(load("runs/h100_1024.yaml"), tmp_path, Progress())
+    with open_run(tmp_path) as result:
+        names = list(result["links/name"])
+        sent = result["links/bytes"][names.index("nic n40.3 -> leaf r3.s1")]
+    expected = 10_195_960_320 + 5_097_980_160 + 2 * 603_979_776
+    assert expected <= sent <= expected * (1 + 1e-5) + 1e5
+    assert summary["iteration_time_s"] > 10_195_960_320 / 50e9 + summary["tflops_per_gpu"] * summary["iteration_time_s"] / summary["peak_tflops"]
+
+
+def test_summary_has_the_promised_names(tmp_path):
+    run(tmp_path / "run", *LAYOUTS["tp8 pp2 dp2"])
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    names = (
+        "iteration_time_s tokens_per_s tflops_per_gpu mfu peak_tflops gpus engine wall_s ranks exposed_s compute_s bubble_s optimizer_s "
+        "network_bytes peak_memory_gib version config_hash"
+    )
+    assert set(names.split()) <= set(summary)
+    assert set(summary["exposed_s"]) == {"tp", "pp", "dp", "ep", "cp"}
+
+
+def test_same_seed_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        run(tmp_path / name, *LAYOUTS["tp2 pp4 dp4"], "simulate.jitter=0.1")
+    assert (tmp_path / "a" / "result.h5").read_bytes() == (tmp_path / "b" / "result.h5").read_bytes()
+
+
+def test_packets_agree_with_the_fluid(tmp_path):
+    fluid, _ = run(tmp_path / "fluid", *LAYOUTS["tp8 pp2 dp2"])
+    packets, result = run(tmp_path / "packets", *LAYOUTS["tp8 pp2 dp2"], "network.engine=packet")
+    with result:
+        assert packets["iteration_time_s"] == pytest.approx(fluid["iteration_time_s"], rel=0.03)
+        nic = result["links/tier"] == "nic"
+        assert result["links/bytes"][nic].sum() > fluid["network_bytes"] * 2  # headers on top
+        row = result["links/series"]
+        for link in np.flatnonzero(nic & (row >= 0)):
+            assert result["series/bytes"][row[link]].sum() == pytest.approx(result["links/bytes"][link], rel=1e-4)
