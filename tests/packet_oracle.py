@@ -1,7 +1,7 @@
 """A packet network played event by event from one heap: the slow, plain twin of the packet engine, for small cases.
 
-Order at one moment: pauses and resumes, events of NICs and arrivals of control packets, ports of switches that become free, arrivals of data packets by input,
-starts of NICs.
+Order at one moment: pauses and resumes, events of NICs and arrivals of control packets, ports of switches that become free, arrivals of
+data packets by input, starts of NICs.
 """
 
 import heapq
@@ -18,7 +18,9 @@ TOGGLE, EVENT, FREE, ARRIVAL, NIC_START = range(5)
 
 
 class Port:
-    """One end of a link: two queues, a wire that is busy until `free`, and for the other end the bytes that it holds of what came from here."""
+    """One end of a link: two queues, a wire that is busy until `free`, and for the other end the bytes that it holds of what came from
+    here.
+    """
 
     def __init__(self) -> None:
         self.data: deque[Any] = deque()
@@ -94,7 +96,7 @@ class Oracle:
             port.count["control_bytes"] += self.net.control
             self.push(port.free + int(self.top.link_latency[link]), EVENT, 0, ("control", link, packet))
         elif not port.paused and (port.data or port.line) and port.credit >= self.next_size(port):
-            f, seq, hop, marked, arrival, source = port.data.popleft() if port.data else self.inject(port)
+            f, seq, hop, marked, _, source = port.data.popleft() if port.data else self.inject(port)
             size = self.size(f, seq)
             if source >= 0:
                 port.queue -= size

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+
 from netsim.config.topology import Fabric, Host, Link, ScaleUp, Switch
 from netsim.kernels.structs import Array, Plan
 from netsim.network.api import PS_NEVER
@@ -13,12 +14,15 @@ S, D, W, A = 83_200, 500_000, 300_000, 1_280
 FOUR = 4 * 4096  # a message of four full packets
 
 
-def plan(src: list[int], dst: list[int], msgs: int, nbytes: int, window: int, deps: list[list[tuple[int, int]]], nic: int = 0, **more: Array) -> Plan:
+def plan(
+    src: list[int], dst: list[int], msgs: int, nbytes: int, window: int, deps: list[list[tuple[int, int]]], nic: int = 0, **more: Array
+) -> Plan:
     """Edges src -> dst with `msgs` messages of `nbytes`; deps[e] lists (edge, lag)."""
     n = len(src)
     ints = {name: np.zeros(n, np.int32) for name in ("edge_qp", "edge_bundle")} | {"edge_weight": np.ones(n, np.int32)}
     return Plan(
-        "ring", "simple", 1, 7_000, 0, np.array(src, np.int32), np.array(dst, np.int32), np.full(n, nic, np.int32), np.full(n, nic, np.int32),
+        "ring", "simple", 1, 7_000, 0, np.array(src, np.int32), np.array(dst, np.int32),
+        edge_nic_src=np.full(n, nic, np.int32), edge_nic_dst=np.full(n, nic, np.int32),
         edge_bytes=np.full(n, msgs * nbytes), edge_msgs=np.full(n, msgs, np.int32), edge_msg_bytes=np.full(n, nbytes),
         edge_window=np.full(n, window, np.int32), dep_ptr=np.cumsum([0, *map(len, deps)]).astype(np.int32),
         dep_idx=np.array([e for d in deps for e, _ in d], np.int32), dep_lag=np.array([lag for d in deps for _, lag in d], np.int32),
@@ -93,7 +97,14 @@ def test_a_ring_of_short_steps_moves_at_the_latency_of_a_slice():
 
 
 def test_slices_inside_a_node_are_stored_and_forwarded_whole():
-    node = Fabric(builder="fat_tree", nodes=2, gpus_per_node=4, scale_up=ScaleUp(rate=400e9, latency=600_000), link=Link(rate=50e9, latency=D), switch=Switch(radix=4))
+    node = Fabric(
+        builder="fat_tree",
+        nodes=2,
+        gpus_per_node=4,
+        scale_up=ScaleUp(rate=400e9, latency=600_000),
+        link=Link(rate=50e9, latency=D),
+        switch=Switch(radix=4),
+    )
     p = plan([0], [1], 5, 400_000, 8, [[]], nic=-1)
     assert completion(node, p, [0, 1]) == 7_000 + 6 * 1_000_000 + 600_000
     window = plan([0], [1], 2, 400_000, 1, [[]], nic=-1)

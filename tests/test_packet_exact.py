@@ -1,4 +1,6 @@
-"""The packet engine against a plain event-driven twin, on random small fabrics and traffic: the same picosecond everywhere, for every window."""
+"""The packet engine against a plain event-driven twin, on random small fabrics and traffic: the same picosecond everywhere, for every
+window.
+"""
 
 from dataclasses import replace
 

@@ -26,7 +26,9 @@ def test_buffer_below_a_packet():
 
 def test_thresholds_beyond_the_buffer():
     line = refused(tree(switch=Switch(radix=8, latency=300_000, buffer=MIB)), replace(PLAIN, pfc=Pfc(xoff=200_000)))
-    assert line.startswith("network.pfc: expected xoff of at least a packet (4160 B) and xoff + headroom of at most the 131072 B of buffer per port")
+    assert line.startswith(
+        "network.pfc: expected xoff of at least a packet (4160 B) and xoff + headroom of at most the 131072 B of buffer per port"
+    )
 
 
 def test_xon_above_xoff():

@@ -1,4 +1,6 @@
-"""Everything that a packet may meet: the laws that hold in every mode, and results that no window, no stop on the way and no split changes."""
+"""Everything that a packet may meet: the laws that hold in every mode, and results that no window, no stop on the way and no split
+changes.
+"""
 
 from dataclasses import replace
 
@@ -80,7 +82,11 @@ def test_no_window_and_no_stop_changes_anything(mode):
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 10**6), mode=st.sampled_from([m for m in MODES if MODES[m].get("flow_control") != "none"]), stop=st.integers(0, 30_000_000))
+@given(
+    seed=st.integers(0, 10**6),
+    mode=st.sampled_from([m for m in MODES if MODES[m].get("flow_control") != "none"]),
+    stop=st.integers(0, 30_000_000),
+)
 def test_packets_are_conserved_and_nothing_is_early(seed, mode, stop):
     rng = np.random.default_rng(seed)
     traffic = cases.random_traffic(rng, 16, int(rng.integers(1, 40)))
@@ -111,7 +117,7 @@ def test_incast_keeps_the_queue_short(name):
     for choice in ("none", name):
         engine = cases.engine(tree(), replace(PLAIN, congestion_control=CongestionControl(choice)), traffic)
         engine.advance(200_000_000)
-        engine.state.count[k.QUEUE_MAX :: 1 << k.COUNT] = 0
+        engine.state.tally[k.QUEUE_MAX :: 1 << k.COUNT] = 0
         engine.finish()
         queue[choice] = int(engine.counters()["queue_max"].max())
         total = engine.flow_ends().max()
@@ -122,7 +128,9 @@ def test_incast_keeps_the_queue_short(name):
 @pytest.mark.parametrize("name", ["dcqcn", "swift", "hpcc"])
 def test_two_flows_converge_to_equal_shares(name):
     engine = cases.engine(
-        tree(), replace(PLAIN, congestion_control=CongestionControl(name)), cases.flows((20, 0, 1024 * MIB), (40, 0, 1024 * MIB, 300_000_000))
+        tree(),
+        replace(PLAIN, congestion_control=CongestionControl(name)),
+        cases.flows((20, 0, 1024 * MIB), (40, 0, 1024 * MIB, 300_000_000)),
     )
     engine.advance(18_000_000_000)
     before = engine.counters()["bytes"]

@@ -20,8 +20,9 @@ PS_NEVER = np.iinfo(np.int64).max
 class Engine(Protocol):
     """A network that carries calls of registered plans. Times are int64 picoseconds, GPUs and instances int32 and int64 numbers."""
 
-    now_ps: int
-    """Everything before this time has been played; nothing may start earlier."""
+    @property
+    def now_ps(self) -> int:
+        """Everything before this time has been played; nothing may start earlier."""
 
     def register(self, plan: Plan, members: Array) -> int:
         """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""

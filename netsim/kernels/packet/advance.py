@@ -1,40 +1,38 @@
 """The engine's clock: windows in which every vertex is played once, and jumps over the time in which nothing happens.
 
-A window [T, E) starts at the next thing that happens anywhere and is no longer than the shortest latency of a link, so nothing that leaves in it
-arrives in it. Its order: NICs receive, GPUs take events, then, if a call has completed at t, E becomes t so that what the caller starts then is not
-late; then GPUs and NICs send and switches are played. Vertices without anything to do are passed over in blocks of 32.
+A window [T, E) starts at the next thing that happens anywhere and is no longer than the shortest latency of a link, so nothing that
+leaves in it arrives in it. Its order: NICs receive, GPUs take events, then, if a call has completed at t, E becomes t so that what the
+caller starts then is not late; then GPUs and NICs send and switches are played. Vertices without anything to do are passed over in blocks
+of 32.
 """
 
 from numba import njit
 
+from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.calls import gpu, gpu_event, message_left
 from netsim.kernels.packet.host import uplink
-from netsim.kernels.packet.layout import (
-    BASE, BLOCK_SHIFT, CALL, DONE_CALLS, ERROR, FIRST_SWITCH, FLOW_MASK, FLOW_SHIFT, HEAD, LAST_PS, LATENCY, MASK, MID, N_GPUS, N_LINKS, N_NODES, N_VERTICES, NEVER, NOW,
-    PORT, RING, SEQ_MASK, SEQ_SHIFT, TAIL, WINDOW_PS, WINDOWS,
-)  # fmt: skip
 from netsim.kernels.packet.port import on_wire, play
 from netsim.kernels.packet.receive import receive
 from netsim.kernels.packet.ring import head_time
 from netsim.kernels.packet.switch import switch
-from netsim.kernels.structs import Array
 from netsim.kernels.packet.tables import Tables
+from netsim.kernels.structs import Array
 
 
 @njit(cache=True)
 def advance(s: Tables, cc: tuple, until: int) -> int:
     """Play up to `until`, or up to the first completion of a call if that is not later; returns that time and leaves it in NOW."""
     scal = s.scal
-    n_gpus, first_nic = scal[N_GPUS], scal[N_GPUS] + scal[N_NODES]
-    first_switch, n_vertices = scal[FIRST_SWITCH], scal[N_VERTICES]
-    n_blocks = (n_vertices + 31) >> BLOCK_SHIFT
-    while scal[ERROR] == 0:
+    n_gpus, first_nic = scal[K.N_GPUS], scal[K.N_GPUS] + scal[K.N_NODES]
+    first_switch, n_vertices = scal[K.FIRST_SWITCH], scal[K.N_VERTICES]
+    n_blocks = (n_vertices + 31) >> K.BLOCK_SHIFT
+    while scal[K.ERROR] == 0:
         limit = min(until, first_done(s))
         start = min(earliest(s.receive_block, n_blocks), earliest(s.send_block, n_blocks))
         if start > limit:
             break
-        end = min(start + scal[WINDOW_PS], limit + 1)
-        scal[WINDOWS] += 1
+        end = min(start + scal[K.WINDOW_PS], limit + 1)
+        scal[K.WINDOWS] += 1
         hosts_receive(s, first_nic, first_switch, end, False)
         hosts_receive(s, 0, n_gpus, end, True)
         limit = min(limit, first_done(s))
@@ -45,14 +43,14 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
         hosts_send(s, cc, first_nic, first_switch, end, False)
         switches(s, n_gpus, first_nic, end)
         switches(s, first_switch, n_vertices, end)
-    scal[NOW] = max(scal[NOW], min(until, first_done(s)))
-    return scal[NOW]
+    scal[K.NOW] = max(scal[K.NOW], min(until, first_done(s)))
+    return scal[K.NOW]
 
 
 @njit(cache=True)
 def earliest(block: Array, n: int) -> int:
     """Return the least time of all blocks."""
-    t = NEVER
+    t = K.NEVER
     for b in range(n):
         t = min(t, block[b])
     return t
@@ -61,17 +59,17 @@ def earliest(block: Array, n: int) -> int:
 @njit(cache=True)
 def first_done(s: Tables) -> int:
     """Return when the first of the completed calls completed, NEVER where there is none."""
-    t = NEVER
-    for i in range(s.scal[DONE_CALLS]):
-        t = min(t, s.call[(s.done[i] << CALL) + LAST_PS])
+    t = K.NEVER
+    for i in range(s.scal[K.DONE_CALLS]):
+        t = min(t, s.call[(s.done[i] << K.CALL) + K.LAST_PS])
     return t
 
 
 @njit(cache=True, inline="always")
 def settle(next_time: Array, block: Array, b: int, n: int) -> None:
     """Make a block's time exact."""
-    t = NEVER
-    for v in range(b << BLOCK_SHIFT, min((b + 1) << BLOCK_SHIFT, n)):
+    t = K.NEVER
+    for v in range(b << K.BLOCK_SHIFT, min((b + 1) << K.BLOCK_SHIFT, n)):
         t = min(t, next_time[v])
     block[b] = t
 
@@ -79,22 +77,22 @@ def settle(next_time: Array, block: Array, b: int, n: int) -> None:
 @njit(cache=True, inline="always")
 def hosts_receive(s: Tables, first: int, last: int, end: int, gpus: bool) -> None:
     """Let NICs take packets, or GPUs take messages and events, that come before `end`."""
-    for b in range(first >> BLOCK_SHIFT, (last + 31) >> BLOCK_SHIFT):
+    for b in range(first >> K.BLOCK_SHIFT, (last + 31) >> K.BLOCK_SHIFT):
         if s.receive_block[b] >= end:
             continue
-        for v in range(max(first, b << BLOCK_SHIFT), min(last, (b + 1) << BLOCK_SHIFT)):
+        for v in range(max(first, b << K.BLOCK_SHIFT), min(last, (b + 1) << K.BLOCK_SHIFT)):
             if s.receive_next[v] < end:
                 if gpus:
                     gpu_receive(s, v, end)
                 else:
                     nic_receive(s, v, end)
-        settle(s.receive_next, s.receive_block, b, s.scal[N_VERTICES])
+        settle(s.receive_next, s.receive_block, b, s.scal[K.N_VERTICES])
 
 
 @njit(cache=True, inline="always")
 def nic_receive(s: Tables, v: int, end: int) -> None:
     """Let a NIC take what its links bring before `end`."""
-    more = NEVER
+    more = K.NEVER
     for i in range(s.in_ptr[v], s.in_ptr[v + 1]):
         link = s.in_idx[i]
         if s.wire_next[link] < end:
@@ -106,24 +104,24 @@ def nic_receive(s: Tables, v: int, end: int) -> None:
 @njit(cache=True, inline="always")
 def gpu_receive(s: Tables, g: int, end: int) -> None:
     """Let a GPU take slices from its scale-up link and then its events, in time order, before `end`."""
-    arena, ring, n_links = s.arena, s.ring, s.scal[N_LINKS]
-    link = s.scal[N_GPUS] + g
-    o = link << RING
-    while ring[o + HEAD] < ring[o + MID]:
-        k = ring[o + BASE] + ((ring[o + HEAD] & ring[o + MASK]) << 1)
+    arena, ring, n_links = s.arena, s.ring, s.scal[K.N_LINKS]
+    link = s.scal[K.N_GPUS] + g
+    o = link << K.RING
+    while ring[o + K.HEAD] < ring[o + K.MID]:
+        k = ring[o + K.BASE] + ((ring[o + K.HEAD] & ring[o + K.MASK]) << 1)
         t, meta = arena[k], arena[k + 1]
         if t >= end:
             break
-        ring[o + HEAD] += 1
-        gpu_event(s, g, t, (meta >> FLOW_SHIFT) & FLOW_MASK)
+        ring[o + K.HEAD] += 1
+        gpu_event(s, g, t, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK)
     on_wire(s, link)
-    o = (5 * n_links + g) << RING
-    while ring[o + HEAD] < ring[o + TAIL]:
-        k = ring[o + BASE] + ((ring[o + HEAD] & ring[o + MASK]) << 1)
+    o = (5 * n_links + g) << K.RING
+    while ring[o + K.HEAD] < ring[o + K.TAIL]:
+        k = ring[o + K.BASE] + ((ring[o + K.HEAD] & ring[o + K.MASK]) << 1)
         t, meta = arena[k], arena[k + 1]
         if t >= end:
             break
-        ring[o + HEAD] += 1
+        ring[o + K.HEAD] += 1
         gpu(s, g, t, meta)
     s.receive_next[g] = min(s.wire_next[link], head_time(arena, ring, 5 * n_links + g))
 
@@ -131,46 +129,47 @@ def gpu_receive(s: Tables, g: int, end: int) -> None:
 @njit(cache=True, inline="always")
 def hosts_send(s: Tables, cc: tuple, first: int, last: int, end: int, gpus: bool) -> None:
     """Play the sending ports of GPUs (scale-up) or NICs up to `end`."""
-    for b in range(first >> BLOCK_SHIFT, (last + 31) >> BLOCK_SHIFT):
+    for b in range(first >> K.BLOCK_SHIFT, (last + 31) >> K.BLOCK_SHIFT):
         if s.send_block[b] >= end:
             continue
-        for v in range(max(first, b << BLOCK_SHIFT), min(last, (b + 1) << BLOCK_SHIFT)):
+        for v in range(max(first, b << K.BLOCK_SHIFT), min(last, (b + 1) << K.BLOCK_SHIFT)):
             if s.send_next[v] >= end:
                 continue
             if gpus:
                 slices_leave(s, v, end)
                 continue
-            more = NEVER
+            more = K.NEVER
             for i in range(s.out_ptr[v], s.out_ptr[v + 1]):
                 link = s.out_idx[i]
                 if s.port_next[link] < end:
                     uplink(s, cc, link, end)
                 more = min(more, s.port_next[link])
             s.send_next[v] = more
-        settle(s.send_next, s.send_block, b, s.scal[N_VERTICES])
+        settle(s.send_next, s.send_block, b, s.scal[K.N_VERTICES])
 
 
 @njit(cache=True, inline="always")
 def switches(s: Tables, first: int, last: int, end: int) -> None:
     """Play switches up to `end`."""
-    for b in range(first >> BLOCK_SHIFT, (last + 31) >> BLOCK_SHIFT):
+    for b in range(first >> K.BLOCK_SHIFT, (last + 31) >> K.BLOCK_SHIFT):
         if s.send_block[b] >= end:
             continue
-        for v in range(max(first, b << BLOCK_SHIFT), min(last, (b + 1) << BLOCK_SHIFT)):
+        for v in range(max(first, b << K.BLOCK_SHIFT), min(last, (b + 1) << K.BLOCK_SHIFT)):
             if s.send_next[v] < end:
                 switch(s, v, end)
-        settle(s.send_next, s.send_block, b, s.scal[N_VERTICES])
+        settle(s.send_next, s.send_block, b, s.scal[K.N_VERTICES])
 
 
 @njit(cache=True, inline="always")
 def slices_leave(s: Tables, g: int, end: int) -> None:
     """Play the scale-up port of a GPU up to `end`; what has left makes room for messages behind it."""
-    ring, o = s.ring, g << RING
-    before = ring[o + MID]
+    ring, o = s.ring, g << K.RING
+    before = ring[o + K.MID]
     play(s, g, end)
-    for i in range(before, ring[o + MID]):
-        k = ring[o + BASE] + ((i & ring[o + MASK]) << 1)
+    for i in range(before, ring[o + K.MID]):
+        k = ring[o + K.BASE] + ((i & ring[o + K.MASK]) << 1)
         meta = s.arena[k + 1]
-        message_left(s, (meta >> FLOW_SHIFT) & FLOW_MASK, (meta >> SEQ_SHIFT) & SEQ_MASK, s.arena[k] - s.port[(g << PORT) + LATENCY])
+        message_left(
+            s, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK, s.arena[k] - s.port[(g << K.PORT) + K.LATENCY]
+        )
     s.send_next[g] = s.port_next[g]
-

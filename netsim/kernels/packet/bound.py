@@ -1,7 +1,8 @@
 """A lower bound of the time at which the next call completes, so that whoever drives the engine may look away until then.
 
 A call cannot complete before the packets that it has yet to send have left the port that has most of them, nor before anything happens at
-all: what has been received up to now has been dealt with, and what is sent from now on takes a window to arrive. Bounds stay valid as time passes, so each call keeps its own, and only those that are least are computed again.
+all: what has been received up to now has been dealt with, and what is sent from now on takes a window to arrive. Bounds stay valid as
+time passes, so each call keeps its own, and only those that are least are computed again.
 """
 
 from numba import njit

@@ -1,7 +1,8 @@
 """The state of the packet engine: a few flat tables, and the meaning of their columns.
 
-Every table is one int64 array whose rows have a power of two of columns, so that row r, column c is `table[(r << SHIFT) + c]` and a row is one or two
-cache lines. Times are absolute picoseconds in known columns, packet and message numbers count up for ever: both can be shifted.
+Every table is one int64 array whose rows have a power of two of columns, so that row r, column c is `table[(r << SHIFT) + c]` and a row
+is one or two cache lines. Times are absolute picoseconds in known columns, packet and message numbers count up for ever: both can be
+shifted.
 
 A packet is two words in a ring, (time, meta). While it waits for an output port, time is its arrival there; once it has left,
 time is its arrival at the far end of the link: one ring per link holds first the queue of the port and then the wire.
@@ -10,17 +11,15 @@ time is its arrival at the far end of the link: one ring per link holds first th
              | on the wire   | queued        | not yet arrived |
                (time: when it reaches the far end)
 
-meta, from the lowest bit: size class 2, kind 2, ECN 1, lost 1, hop 4, sequence 20, flow 23, input port 10. Ordering records by (time, meta) is
-therefore the tie-break (time, input link, ...), whatever the order in which they were filed.
+meta, from the lowest bit: size class 2, kind 2, ECN 1, lost 1, hop 4, sequence 20, flow 23, input port 10. Ordering records by (time,
+meta) is therefore the tie-break (time, input link, ...), whatever the order in which they were filed.
 """
 
 from typing import NamedTuple
 
-import numpy as np
-
 from netsim.kernels.structs import Array
 
-NEVER = np.int64(1) << np.int64(62)
+NEVER = 1 << 62
 
 # meta
 CLASS_MASK = 3  # 0: full packet; 1: last of a full message; 2: last of the last message; 3: control
@@ -40,14 +39,16 @@ EV_PACKET, EV_MESSAGE, EV_WAKE, EV_TIMER = 0, 1, 2, 3
 GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START = 60, (1 << 60) - 1, 0, 1, 2
 TOKEN_SHIFT, TOKEN_MASK = 24, (1 << 24) - 1
 
-# rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L), uplinks' packets to send again [4 L, 5 L),
-# GPUs' events [5 L, 5 L + n_gpus)
+# rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L),
+# uplinks' packets to send again [4 L, 5 L), GPUs' events [5 L, 5 L + n_gpus)
 RING, BASE, MASK, HEAD, MID, INQ, TAIL = 3, 0, 1, 2, 3, 4, 5
 
 # ports, one per link
-PORT, FREE, QUEUE, SER, LATENCY, PAUSED, TOGGLE_HEAD, TOGGLE_TAIL, ROOM, TO_HOST, SER_CONTROL, PAUSE_T, READY, READY_TAIL, RAMP, CREDIT, STARVED = (
-    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-)  # fmt: skip
+PORT = 4
+(
+    FREE, QUEUE, SER, LATENCY, PAUSED, TOGGLE_HEAD, TOGGLE_TAIL, ROOM, TO_HOST, SER_CONTROL, PAUSE_T, READY, READY_TAIL, RAMP, CREDIT,
+    STARVED,
+) = range(16)  # fmt: skip
 
 # counters, one row per link
 COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, REORDERED, CONTROL_BYTES = 3, 0, 1, 2, 3, 4, 5, 6, 7
@@ -57,20 +58,26 @@ PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF = 3, 0, 1, 2, 3,
 TOGGLES = 6  # log2 of pause and resume frames that may be under way on a link
 
 # sending side of a flow
-TX, SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED, FURTHEST, RETURN, TIMER, PROGRESS = (
-    5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
-)  # fmt: skip
+TX = 5
+(
+    SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED,
+    FURTHEST, RETURN, TIMER, PROGRESS,
+) = range(18)  # fmt: skip
 IDLE, WAITING, PACED, BLOCKED = 0, 1, 2, 3
 
 # receiving side of a flow
-RX, EXPECT, RX_LEFT, RX_MESSAGE, LAST_CNP, UNACKED, RX_EDGE, RX_GPU, TO_GPU, RX_UPLINK, END, RX_INDEX, NACKED, TOP, MARKED, RX_GROUP, RX_LAST = (
-    4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-)  # fmt: skip
+RX = 4
+(
+    EXPECT, RX_LEFT, RX_MESSAGE, LAST_CNP, UNACKED, RX_EDGE, RX_GPU, TO_GPU, RX_UPLINK, END, RX_INDEX, NACKED, TOP, MARKED, RX_GROUP,
+    RX_LAST,
+) = range(16)  # fmt: skip
 
 # edges of live calls
-EDGE, BLOCK, READY_MSGS, ARRIVED_MSGS, EDGE_MSGS, WINDOW, CONSUMED, FLOW_0, FLOWS, SRC_GPU, DST_GPU, EDGE_0, DEP_0, DEP_1, RDEP_0, RDEP_1, CREDIT_PS, DELAY_PS, TOKEN_0, SCALE_UP_EDGE, TO_NIC = (
-    5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
-)  # fmt: skip
+EDGE = 5
+(
+    BLOCK, READY_MSGS, ARRIVED_MSGS, EDGE_MSGS, WINDOW, CONSUMED, FLOW_0, FLOWS, SRC_GPU, DST_GPU, EDGE_0, DEP_0, DEP_1, RDEP_0,
+    RDEP_1, CREDIT_PS, DELAY_PS, TOKEN_0, SCALE_UP_EDGE, TO_NIC,
+) = range(20)  # fmt: skip
 
 # live calls
 CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOUND_AT, PLACE = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -99,7 +106,7 @@ class State(NamedTuple):
     arena: Array  # int64[2 N] records of all rings
     ring: Array
     port: Array
-    count: Array
+    tally: Array  # int64[L << COUNT] counters
     pfc: Array
     toggle: Array  # int64[L << TOGGLES] times of pause and resume in turn
     ps_per_byte: Array  # float64[L]
@@ -122,7 +129,9 @@ class State(NamedTuple):
     rx: Array
     cc: Array  # float64[F * STATE of the algorithm]
     sent_ps: Array  # int64[F << HISTORY] when the latest packets started; only if acknowledgements matter
-    telemetry: Array  # int64[F << HISTORY << 5] (queue, bytes sent, time, rate) of each hop of the latest packets; only if the algorithm reads it
+    telemetry: (
+        Array  # int64[F << HISTORY << 5] (queue, bytes sent, time, rate) of each hop of the latest packets; only if the algorithm reads it
+    )
     edge: Array
     seen: Array  # int64[F << SEEN] bit sets; only where packets may overtake each other or be lost
     hop_set: Array  # int32[...], and so on: those of `structs.Routes`; only where switches choose

@@ -7,33 +7,33 @@ the top of the arena; what it leaves behind is lost until the arena is compacted
 import numpy as np
 from numba import njit
 
-from netsim.kernels.packet.layout import ARENA_SIZE, ARENA_TOP, BASE, HEAD, MASK, NEVER, RING, TAIL
+from netsim.kernels.packet import layout as K
 from netsim.kernels.structs import Array
 
 
 @njit(cache=True)
 def grow(arena: Array, ring: Array, scal: Array, r: int) -> None:
     """Move ring `r` to twice its room (16 records at first)."""
-    o = r << RING
-    base, mask = ring[o + BASE], ring[o + MASK]
+    o = r << K.RING
+    base, mask = ring[o + K.BASE], ring[o + K.MASK]
     room = max(16, 2 * (mask + 1))
-    top = scal[ARENA_TOP]
-    assert top + 2 * room <= scal[ARENA_SIZE]
-    for i in range(ring[o + HEAD], ring[o + TAIL]):
+    top = scal[K.ARENA_TOP]
+    assert top + 2 * room <= scal[K.ARENA_SIZE]
+    for i in range(ring[o + K.HEAD], ring[o + K.TAIL]):
         old, new = base + ((i & mask) << 1), top + ((i & (room - 1)) << 1)
         arena[new], arena[new + 1] = arena[old], arena[old + 1]
-    ring[o + BASE], ring[o + MASK] = top, room - 1
-    scal[ARENA_TOP] = top + 2 * room
+    ring[o + K.BASE], ring[o + K.MASK] = top, room - 1
+    scal[K.ARENA_TOP] = top + 2 * room
 
 
 @njit(cache=True, forceinline=True)
 def insert(arena: Array, ring: Array, scal: Array, r: int, first: int, t: int, meta: int) -> None:
     """File a record behind all with smaller (time, meta), but not before the position in column `first`."""
-    o = r << RING
-    tail = ring[o + TAIL]
-    if tail - ring[o + HEAD] > ring[o + MASK]:
+    o = r << K.RING
+    tail = ring[o + K.TAIL]
+    if tail - ring[o + K.HEAD] > ring[o + K.MASK]:
         grow(arena, ring, scal, r)
-    base, mask = ring[o + BASE], ring[o + MASK]
+    base, mask = ring[o + K.BASE], ring[o + K.MASK]
     low, j = ring[o + first], tail
     k = base + ((j & mask) << 1)
     while j > low:
@@ -44,17 +44,17 @@ def insert(arena: Array, ring: Array, scal: Array, r: int, first: int, t: int, m
         j -= 1
         k = p
     arena[k], arena[k + 1] = t, meta
-    ring[o + TAIL] = tail + 1
+    ring[o + K.TAIL] = tail + 1
 
 
 @njit(cache=True, forceinline=True)
 def head_time(arena: Array, ring: Array, r: int) -> int:
     """Return the time of the first record, NEVER where there is none."""
-    o = r << RING
-    h = ring[o + HEAD]
-    if h == ring[o + TAIL]:
-        return NEVER
-    return arena[ring[o + BASE] + ((h & ring[o + MASK]) << 1)]
+    o = r << K.RING
+    h = ring[o + K.HEAD]
+    if h == ring[o + K.TAIL]:
+        return K.NEVER
+    return arena[ring[o + K.BASE] + ((h & ring[o + K.MASK]) << 1)]
 
 
 @njit(cache=True, forceinline=True)
@@ -73,4 +73,4 @@ def random(seed: int, place: int, counter: int) -> int:
     h = np.uint64(seed) + np.uint64(place) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(counter) * np.uint64(0xD1B54A32D192ED03)
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64((h ^ (h >> np.uint64(31))) >> np.uint64(11))
+    return np.int64((h ^ (h >> np.uint64(31))) >> np.uint64(11))  # type: ignore[return-value]

@@ -1,11 +1,11 @@
 """How kernels see the `State`: as bare pointers to its tables.
 
-A `State` of forty NumPy arrays costs a kernel two things at every call: three hundred machine words of arguments, and counting references of
-every array. Kernels therefore take a `Tables`: one pointer to a list of the addresses. In a kernel `s.ring` is a pointer to the first item of that
-table, indexed like an array, without bounds. The arrays must outlive the `Tables`.
+A `State` of forty NumPy arrays costs a kernel two things at every call: three hundred machine words of arguments, and counting references
+of every array. Kernels therefore take a `Tables`: one pointer to a list of the addresses. In a kernel `s.ring` is a pointer to the first
+item of that table, indexed like an array, without bounds. The arrays must outlive the `Tables`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -29,6 +29,11 @@ class Tables:
         self.state = state
         self.addresses = np.array([array.ctypes.data for array in state], np.int64)
         self.address = int(self.addresses.ctypes.data)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """In a kernel, a table."""
 
 
 class TablesType(types.Type):
@@ -60,7 +65,7 @@ class _Attributes(AttributeTemplate):
     key = TablesType
 
     def generic_resolve(self, typ: TablesType, attr: str) -> types.Type | None:
-        return types.CPointer(ITEM.get(attr, types.int64)) if attr in State._fields else None
+        return types.CPointer(ITEM.get(attr, types.int64)) if attr in State._fields else None  # type: ignore[attr-defined]
 
 
 @lower_getattr_generic(TablesType)

@@ -84,7 +84,7 @@ def scenarios(repeat: int = 3) -> dict[str, dict[str, float | str]]:
     found: dict[str, dict[str, float | str]] = {}
     for name, build in SCENARIOS.items():
         for acks in ("analytic", "simulated"):
-            network = replace(Network(engine="packet"), acks=acks)  # type: ignore[arg-type]
+            network = replace(Network(engine="packet"), acks=acks)
             runs = [measure(build(network)) for _ in range(repeat)]
             best = min(runs, key=lambda run: run["seconds"])
             found[name if acks == "analytic" else f"{name}_acks"] = {

@@ -12,8 +12,8 @@ MOST_XOFF = 1 << 20
 
 
 def thresholds(topology: Topology, network: Network) -> Array:
-    """Return int64[L, 6] per link: xoff, xon, limit (bytes of this input in the switch), delay (ps, from a decision at the far end until this
-    end obeys), room (bytes in the queue of this output), credits (bytes that this end may send unasked).
+    """Return int64[L, 6] per link: xoff, xon, limit (bytes of this input in the switch), delay (ps, from a decision at the far end until
+    this end obeys), room (bytes in the queue of this output), credits (bytes that this end may send unasked).
 
     Raises `InputError` where a buffer is too small for a packet or for the thresholds.
     """
@@ -49,12 +49,16 @@ def _credits(topology: Topology, network: Network, link: Array, share: Array, mt
     tight = np.flatnonzero(share < network.credits)
     if tight.size:
         where = vertex_name(topology, int(topology.link_dst[link[tight[0]]]))
-        raise InputError(f"network.credits: expected at most the {int(share[tight[0]])} B that a port of {where} has; got {network.credits} B")
+        raise InputError(
+            f"network.credits: expected at most the {int(share[tight[0]])} B that a port of {where} has; got {network.credits} B"
+        )
     return np.full(link.size, network.credits)
 
 
 def _pause(topology: Topology, network: Network, link: Array, share: Array, delay: Array, mtu: int) -> Array:
-    """xoff, xon and limit of inputs. Between crossing xoff and silence pass the pause's way, a packet under way, and what is on the cable."""
+    """xoff, xon and limit of inputs. Between crossing xoff and silence pass the pause's way, a packet under way, and what is on the
+    cable.
+    """
     pfc = network.pfc
     needed = np.ceil((delay + topology.link_latency[link]) * topology.link_rate[link] / 1e12).astype(np.int64) + 2 * mtu
     headroom = needed if pfc.headroom is None else np.full(link.size, pfc.headroom)
@@ -63,8 +67,8 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
     if tight.size:
         i = tight[0]
         raise InputError(
-            f"network.pfc: expected xoff of at least a packet ({mtu} B) and xoff + headroom of at most the {int(share[i])} B of buffer per port; got "
-            f"{int(xoff[i])} B + {int(headroom[i])} B at {link_name(topology, int(link[i]))}"
+            f"network.pfc: expected xoff of at least a packet ({mtu} B) and xoff + headroom of at most the {int(share[i])} B of buffer "
+            f"per port; got {int(xoff[i])} B + {int(headroom[i])} B at {link_name(topology, int(link[i]))}"
         )
     xon = np.maximum(xoff - 2 * mtu, 0) if pfc.xon is None else np.full(link.size, pfc.xon)
     if (xon > xoff).any():
@@ -73,10 +77,14 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
 
 
 def window(topology: Topology, network: Network, links: Array) -> int:
-    """Return the longest window: the shortest latency of `links`, or less if the run asks for it. Raises `InputError` for a link without latency."""
+    """Return the longest window: the shortest latency of `links`, or less if the run asks for it. Raises `InputError` for a link without
+    latency.
+    """
     latency = topology.link_latency[links]
     if latency.size and latency.min() <= 0:
         name = link_name(topology, int(links[np.argmin(latency)]))
-        raise InputError(f"topology: expected a latency above 0 on every link, because windows are as long as the shortest; got 0 ps on {name}")
+        raise InputError(
+            f"topology: expected a latency above 0 on every link, because windows are as long as the shortest; got 0 ps on {name}"
+        )
     longest = int(latency.min(initial=UNLIMITED))
     return min(longest, network.window or longest)

@@ -27,7 +27,9 @@ class PacketEngine:
         self.topology, self.routes, self.network = topology, routes, network
         self.cc, self._control = parameters(network.congestion_control)
         self.state = build(topology, network, buffers.thresholds(topology, network), seed if network.seed is None else network.seed)
-        alive = (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
+        alive = (
+            (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
+        )
         self._tables: Tables | None = None
         self._changes: list[tuple[int, int, float]] = []
         self._timed_links = np.flatnonzero(alive)
@@ -78,7 +80,9 @@ class PacketEngine:
         return PS_NEVER if t >= k.NEVER else t
 
     def advance(self, until_ps: int) -> tuple[Array, Array]:
-        """Move to the first completion if that is at or before `until_ps`, else to `until_ps`; returns (instances, times) of all that complete then."""
+        """Move to the first completion if that is at or before `until_ps`, else to `until_ps`; returns (instances, times) of all that
+        complete then.
+        """
         self._compact()
         s = self.state
         until = min(int(until_ps), int(k.NEVER) - 1)
@@ -104,7 +108,9 @@ class PacketEngine:
         return s.call[rows + k.INSTANCE][order], s.call[rows + k.LAST_PS][order]
 
     def change_rates(self, t_ps: Array, link: Array, rate: Array) -> None:
-        """Let links change to `rate` bytes/s at times to come, in order; 0: what is queued waits until the link returns, and switches that choose avoid it."""
+        """Let links change to `rate` bytes/s at times to come, in order; 0: what is queued waits until the link returns, and switches
+        that choose avoid it.
+        """
         self._changes = sorted([*self._changes, *zip(t_ps.tolist(), link.tolist(), rate.tolist(), strict=True)])
 
     def _apply(self, link: int, rate: float) -> None:
@@ -120,7 +126,7 @@ class PacketEngine:
 
     def counters(self) -> dict[str, Array]:
         """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class."""
-        table = self.state.count.reshape(-1, 1 << k.COUNT)
+        table = self.state.tally.reshape(-1, 1 << k.COUNT)
         names = {
             "bytes": k.BYTES, "packets": k.PACKETS, "queue_max": k.QUEUE_MAX, "ecn": k.MARKS, "pause_ps": k.PAUSE_PS, "drops": k.DROPS,
             "reordered": k.REORDERED, "control_bytes": k.CONTROL_BYTES,
@@ -217,7 +223,21 @@ class PacketEngine:
             telemetry=grown(s.telemetry, (size << k.HISTORY << 5) * self._control.TELEMETRY),
         )
         ahead, back = fp.paths if fp is not None else whole_paths(self.topology, self.routes, src, dst, qp)
-        open_paths(self.tables, self.cc, first, *ahead, *back, nbytes, message, messages, edge, gpu, to_gpu, np.where(dst < 0, -1, self.routes.nic_group[dst]).astype(np.int64), src < 0)
+        open_paths(
+            self.tables,
+            self.cc,
+            first,
+            *ahead,
+            *back,
+            nbytes,
+            message,
+            messages,
+            edge,
+            gpu,
+            to_gpu,
+            np.where(dst < 0, -1, self.routes.nic_group[dst]).astype(np.int64),
+            src < 0,
+        )
         return first
 
     def _choices(self, routes: Routes) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from netsim.config.network import Network
+from netsim.errors import InputError
 from netsim.kernels import routing
 from netsim.kernels.packet import layout as k
-from netsim.errors import InputError
 from netsim.kernels.structs import Array, Plan, Routes, Topology
 from topologies.tables import paths
 
@@ -57,7 +57,7 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
         uses_scale_up=bool(inside.any()),
         edges=np.zeros((n, 1 << k.EDGE), np.int64),
         n_tokens=0,
-        **_dependencies(plan, parts),
+        **_dependencies(plan, parts),  # type: ignore[arg-type]
         src_nic=nic_src[flow_edge].astype(np.int64),
         dst_nic=nic_dst[flow_edge].astype(np.int64),
         qp=(plan.edge_qp[flow_edge] + (part << 16)).astype(np.int64),

@@ -24,58 +24,60 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
     blocks = (n_vertices + 31) >> k.BLOCK_SHIFT
     pfc = np.zeros((n_links, 1 << k.PFC), np.int64)
     pfc[:, [k.XOFF, k.XON, k.LIMIT, k.DELAY]] = thresholds[:, :4]
-    return align(k.State(
-        scal=_scalars(topology, network, seed),
-        arena=np.empty(ARENA, np.int64),
-        ring=ring,
-        port=_ports(topology, network, thresholds[:, 4], thresholds[:, 5]).ravel(),
-        count=np.zeros(n_links << k.COUNT, np.int64),
-        pfc=pfc.ravel(),
-        toggle=np.zeros(n_links << k.TOGGLES, np.int64),
-        ps_per_byte=ps_per_byte(topology),
-        wire_next=np.full(n_links, k.NEVER),
-        port_next=np.full(n_links, k.NEVER),
-        receive_next=np.full(n_vertices, k.NEVER),
-        send_next=np.full(n_vertices, k.NEVER),
-        receive_block=np.full(blocks, k.NEVER),
-        send_block=np.full(blocks, k.NEVER),
-        link_src=topology.link_src.astype(np.int64),
-        link_dst=topology.link_dst.astype(np.int64),
-        link_input=link_input,
-        in_ptr=in_ptr,
-        in_idx=in_idx,
-        out_ptr=out_ptr,
-        out_idx=out_idx,
-        path=np.zeros(16, np.int32),
-        size=np.zeros(4, np.int32),
-        tx=np.zeros(32, np.int64),
-        rx=np.zeros(16, np.int64),
-        cc=np.zeros(16),
-        sent_ps=np.zeros(1, np.int64),
-        telemetry=np.zeros(1, np.int64),
-        edge=np.zeros(32, np.int64),
-        seen=np.zeros(1, np.int64),
-        hop_set=np.zeros(1, np.int32),
-        set_ptr=np.zeros(1, np.int64),
-        set_idx=np.zeros(1, np.int32),
-        buffer=_buffers(topology, network),
-        flowlet=np.zeros(1, np.int64),
-        dep_edge=np.zeros(1, np.int32),
-        dep_lag=np.zeros(1, np.int32),
-        dep_token=np.zeros(1, np.int32),
-        rdep_edge=np.zeros(1, np.int32),
-        rdep_lag=np.zeros(1, np.int32),
-        rdep_token=np.zeros(1, np.int32),
-        token=np.zeros(1, np.int64),
-        call=np.zeros(16, np.int64),
-        done=np.zeros(1, np.int64),
-        live=np.zeros(1, np.int64),
-        load=np.zeros(n_links, np.int64),
-        log=np.zeros(3, np.int64),
-        log_head=np.full(n_links, -1),
-        scratch=np.zeros(1, np.int64),
-        arrivals=np.zeros(2, np.int64),
-    ))
+    return align(
+        k.State(
+            scal=_scalars(topology, network, seed),
+            arena=np.empty(ARENA, np.int64),
+            ring=ring,
+            port=_ports(topology, network, thresholds[:, 4], thresholds[:, 5]).ravel(),
+            tally=np.zeros(n_links << k.COUNT, np.int64),
+            pfc=pfc.ravel(),
+            toggle=np.zeros(n_links << k.TOGGLES, np.int64),
+            ps_per_byte=ps_per_byte(topology),
+            wire_next=np.full(n_links, k.NEVER),
+            port_next=np.full(n_links, k.NEVER),
+            receive_next=np.full(n_vertices, k.NEVER),
+            send_next=np.full(n_vertices, k.NEVER),
+            receive_block=np.full(blocks, k.NEVER),
+            send_block=np.full(blocks, k.NEVER),
+            link_src=topology.link_src.astype(np.int64),
+            link_dst=topology.link_dst.astype(np.int64),
+            link_input=link_input,
+            in_ptr=in_ptr,
+            in_idx=in_idx,
+            out_ptr=out_ptr,
+            out_idx=out_idx,
+            path=np.zeros(16, np.int32),
+            size=np.zeros(4, np.int32),
+            tx=np.zeros(32, np.int64),
+            rx=np.zeros(16, np.int64),
+            cc=np.zeros(16),
+            sent_ps=np.zeros(1, np.int64),
+            telemetry=np.zeros(1, np.int64),
+            edge=np.zeros(32, np.int64),
+            seen=np.zeros(1, np.int64),
+            hop_set=np.zeros(1, np.int32),
+            set_ptr=np.zeros(1, np.int64),
+            set_idx=np.zeros(1, np.int32),
+            buffer=_buffers(topology, network),
+            flowlet=np.zeros(1, np.int64),
+            dep_edge=np.zeros(1, np.int32),
+            dep_lag=np.zeros(1, np.int32),
+            dep_token=np.zeros(1, np.int32),
+            rdep_edge=np.zeros(1, np.int32),
+            rdep_lag=np.zeros(1, np.int32),
+            rdep_token=np.zeros(1, np.int32),
+            token=np.zeros(1, np.int64),
+            call=np.zeros(16, np.int64),
+            done=np.zeros(1, np.int64),
+            live=np.zeros(1, np.int64),
+            load=np.zeros(n_links, np.int64),
+            log=np.zeros(3, np.int64),
+            log_head=np.full(n_links, -1),
+            scratch=np.zeros(1, np.int64),
+            arrivals=np.zeros(2, np.int64),
+        )
+    )
 
 
 def align(state: k.State) -> k.State:
@@ -102,7 +104,11 @@ def ps_per_byte(topology: Topology) -> Array:
 
 def _buffers(topology: Topology, network: Network) -> Array:
     """(bytes, alpha) of every vertex, flat."""
-    return np.stack([topology.vertex_buffer, np.full(topology.vertex_kind.size, round(network.alpha * 65536))], axis=1).astype(np.int64).ravel()
+    return (
+        np.stack([topology.vertex_buffer, np.full(topology.vertex_kind.size, round(network.alpha * 65536))], axis=1)
+        .astype(np.int64)
+        .ravel()
+    )
 
 
 def _by(vertex: Array, n: int) -> tuple[Array, Array]:
@@ -131,7 +137,12 @@ def _scalars(topology: Topology, network: Network, seed: int) -> Array:
     scal[k.SEED] = seed
     scal[k.ACK_EVERY] = network.ack_every
     scal[k.CNP_GAP] = network.cnp_interval
-    scal[k.N_LINKS], scal[k.N_GPUS], scal[k.N_NODES], scal[k.N_NICS] = topology.link_src.size, topology.n_gpus, topology.n_nodes, topology.n_nics
+    scal[k.N_LINKS], scal[k.N_GPUS], scal[k.N_NODES], scal[k.N_NICS] = (
+        topology.link_src.size,
+        topology.n_gpus,
+        topology.n_nodes,
+        topology.n_nics,
+    )
     scal[k.N_VERTICES], scal[k.ARENA_SIZE] = topology.vertex_kind.size, ARENA
     scal[k.FIRST_SWITCH] = topology.n_gpus + topology.n_nodes + topology.n_nics
     return scal

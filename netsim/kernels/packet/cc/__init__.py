@@ -8,8 +8,8 @@ A file holds
     STATE        float64 per queue pair
     start, notify, acknowledge, gap, window   marked with @implements(Parameters, hook); a hook that is left out does nothing
 
-The engine's kernels call the hooks below with the `Parameters` of the run. numba chooses the implementation by their type, when it compiles, so
-a hook costs what its body costs. State of flow f: STATE float64 at `state[f * STATE:]`.
+The engine's kernels call the hooks below with the `Parameters` of the run. numba chooses the implementation by their type, when it
+compiles, so a hook costs what its body costs. State of flow f: STATE float64 at `state[f * STATE:]`.
 """
 
 import importlib
@@ -24,7 +24,9 @@ from netsim.kernels.structs import Array
 
 
 def start(cc: Any, state: Array, f: int, line: float, base_rtt: int, hops: int, mtu: int) -> None:
-    """A queue pair is opened on a NIC of `line` bytes/s; a full packet of `mtu` bytes takes `base_rtt` ps there and back over `hops` idle links."""
+    """A queue pair is opened on a NIC of `line` bytes/s; a full packet of `mtu` bytes takes `base_rtt` ps there and back over `hops` idle
+    links.
+    """
 
 
 def notify(cc: Any, state: Array, f: int, t: int) -> None:
@@ -42,10 +44,12 @@ def acknowledge(
 
 def gap(cc: Any, state: Array, f: int, t: int, nbytes: int) -> int:
     """A packet starts at `t`: return ps until the next one of this flow may start."""
+    raise NotImplementedError
 
 
 def window(cc: Any, state: Array, f: int) -> float:
     """Return bytes that may be under way; infinite where only the rate is limited."""
+    raise NotImplementedError
 
 
 def implements(parameters: type, hook: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,14 +1,16 @@
 """DCQCN: Zhu et al., "Congestion control for large-scale RDMA deployments", SIGCOMM 2015.
 
-The receiver of marked packets sends a congestion notification (CNP), at most one per queue pair and interval. The sender then cuts its rate,
+The receiver of marked packets sends a congestion notification (CNP), at most one per queue pair and interval. The sender then cuts its
+rate,
 
     R_T = R_C,   R_C = R_C (1 - alpha / 2),   alpha = (1 - g) alpha + g,
 
-and without notifications alpha decays, alpha = (1 - g) alpha every `alpha_timer`. The rate comes back by two counters, one step per `rate_timer` and
-one per `byte_counter` bytes sent: while both are below F, fast recovery R_C = (R_T + R_C) / 2; once one has passed F, additive increase
-R_T += R_AI first; once both have, hyper increase R_T += R_HAI.
+and without notifications alpha decays, alpha = (1 - g) alpha every `alpha_timer`. The rate comes back by two counters, one step per
+`rate_timer` and one per `byte_counter` bytes sent: while both are below F, fast recovery R_C = (R_T + R_C) / 2; once one has passed F,
+additive increase R_T += R_AI first; once both have, hyper increase R_T += R_HAI.
 
-Timers are caught up with when the sender looks at its rate, in the order in which they would have fired, so that an idle flow costs nothing.
+Timers are caught up with when the sender looks at its rate, in the order in which they would have fired, so that an idle flow costs
+nothing.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,13 @@
 """HPCC: Li et al., "HPCC: high precision congestion control", SIGCOMM 2019 (algorithm 1).
 
-Every port on the way reports its queue, the bytes that it has sent and the time when the packet leaves. From two reports of a port the sender has its
-utilisation u = min(q, q') / (B T) + txRate / B, with B its rate and T the base round trip; U is the largest u of the path, averaged over T. Then
+Every port on the way reports its queue, the bytes that it has sent and the time when the packet leaves. From two reports of a port the
+sender has its utilisation u = min(q, q') / (B T) + txRate / B, with B its rate and T the base round trip; U is the largest u of the path,
+averaged over T. Then
 
     W = Wc / (U / eta) + W_AI   if U >= eta or max_stage additive steps have been taken, else   W = Wc + W_AI,
 
-with the reference window Wc taken over once per round trip, W_init = line rate x T, W_AI = W_init (1 - eta) / n, and packets paced at W / T.
+with the reference window Wc taken over once per round trip, W_init = line rate x T, W_AI = W_init (1 - eta) / n, and packets paced at W /
+T.
 """
 
 from typing import NamedTuple

@@ -5,9 +5,9 @@ The sender holds the round trip of each packet against a target
     target = base_target + hops * hop_scale + clamp(alpha / sqrt(cwnd) + beta', 0, fs_range)
     alpha  = fs_range / (1 / sqrt(fs_min_cwnd) - 1 / sqrt(fs_max_cwnd)),   beta' = -alpha / sqrt(fs_max_cwnd)
 
-and adapts its window of cwnd packets: below the target cwnd += ai / cwnd per acknowledged packet (ai per packet while cwnd < 1); above it, at most once
-per round trip, cwnd *= max(1 - beta (delay - target) / delay, 1 - max_mdf). A window below one packet is a gap of rtt / cwnd between packets.
-Hosts add no delay here, so the fabric's window is the only one. `hops` are links.
+and adapts its window of cwnd packets: below the target cwnd += ai / cwnd per acknowledged packet (ai per packet while cwnd < 1); above
+it, at most once per round trip, cwnd *= max(1 - beta (delay - target) / delay, 1 - max_mdf). A window below one packet is a gap of rtt /
+cwnd between packets. Hosts add no delay here, so the fabric's window is the only one. `hops` are links.
 """
 
 from math import sqrt
