@@ -117,7 +117,7 @@ def test_incast_keeps_the_queue_short(name):
     for choice in ("none", name):
         engine = cases.engine(tree(), replace(PLAIN, congestion_control=CongestionControl(choice)), traffic)
         engine.advance(200_000_000)
-        engine.state.tally[k.QUEUE_MAX :: 1 << k.COUNT] = 0
+        engine.state.count[k.QUEUE_MAX :: 1 << k.COUNT] = 0
         engine.finish()
         queue[choice] = int(engine.counters()["queue_max"].max())
         total = engine.flow_ends().max()

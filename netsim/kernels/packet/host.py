@@ -161,8 +161,8 @@ def put(s: Tables, u: int, f: int, seq: int, kind: int, start: int) -> int:
     ring[r + K.MID] = ring[r + K.INQ] = ring[r + K.TAIL]
     if s.scal[K.FLOW_CONTROL] == K.CREDITS_ON:
         port[q + K.CREDIT] -= size
-    s.tally[(u << K.COUNT) + K.BYTES] += size
-    s.tally[(u << K.COUNT) + K.PACKETS] += 1
+    s.count[(u << K.COUNT) + K.BYTES] += size
+    s.count[(u << K.COUNT) + K.PACKETS] += 1
     return size
 
 
@@ -287,7 +287,7 @@ def uplink(s: Tables, cc: tuple, u: int, end: int) -> None:
                 port[q + K.PAUSED], port[q + K.PAUSE_T] = 1, t
             else:
                 port[q + K.PAUSED] = 0
-                s.tally[(u << K.COUNT) + K.PAUSE_PS] += t - port[q + K.PAUSE_T]
+                s.count[(u << K.COUNT) + K.PAUSE_PS] += t - port[q + K.PAUSE_T]
             port[q + K.TOGGLE_HEAD] += 1
         # control first, then whoever is first in line
         waiting = K.NEVER
@@ -298,7 +298,7 @@ def uplink(s: Tables, cc: tuple, u: int, end: int) -> None:
                 port[q + K.FREE] = now + port[q + K.SER_CONTROL]
                 arena[k] = port[q + K.FREE] + port[q + K.LATENCY]
                 ring[control + K.MID] += 1
-                s.tally[(u << K.COUNT) + K.CONTROL_BYTES] += scal[K.CONTROL_SIZE]
+                s.count[(u << K.COUNT) + K.CONTROL_BYTES] += scal[K.CONTROL_SIZE]
                 continue
         allowed = K.NEVER
         repeat = scal[K.RECOVERY] == K.SELECTIVE and head_time(arena, ring, 4 * scal[K.N_LINKS] + u) < K.NEVER

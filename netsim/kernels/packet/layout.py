@@ -106,7 +106,7 @@ class State(NamedTuple):
     arena: Array  # int64[2 N] records of all rings
     ring: Array
     port: Array
-    tally: Array  # int64[L << COUNT] counters
+    count: Array  # type: ignore[assignment]  # int64[L << COUNT] counters
     pfc: Array
     toggle: Array  # int64[L << TOGGLES] times of pause and resume in turn
     ps_per_byte: Array  # float64[L]

@@ -133,7 +133,7 @@ def play(s: Tables, p: int, end: int) -> None:
     mode = scal[K.FLOW_CONTROL] if network else 0
     marking = network and scal[K.ECN_ON] != 0
     ps_per_byte = s.ps_per_byte[p]
-    queue_max, nbytes, c_bytes, packets, marks, pause_ps = s.tally[(p << K.COUNT) + K.QUEUE_MAX], 0, 0, 0, 0, 0
+    queue_max, nbytes, c_bytes, packets, marks, pause_ps = s.count[(p << K.COUNT) + K.QUEUE_MAX], 0, 0, 0, 0, 0
     gate, drops = np.int64(0), 0
     limit = min(kmin if marking else K.NEVER, room - mtu)
 
@@ -209,7 +209,7 @@ def play(s: Tables, p: int, end: int) -> None:
             size = packet_bytes(s, meta)
             free = start + transfer(size, ps_per_byte)
         if scal[K.TELEMETRY] != 0:
-            report(s, meta, queue - size, s.tally[(p << K.COUNT) + K.BYTES] + nbytes, start, 1e12 / ps_per_byte)
+            report(s, meta, queue - size, s.count[(p << K.COUNT) + K.BYTES] + nbytes, start, 1e12 / ps_per_byte)
         if mode != 0:
             depart(s, in_0, meta, size, start, arena[k])
         arena[k] = free + latency
@@ -246,13 +246,13 @@ def play(s: Tables, p: int, end: int) -> None:
         ring[oc + K.MID] = c_mid
     port[q + K.FREE], port[q + K.QUEUE], port[q + K.PAUSED], port[q + K.TOGGLE_HEAD] = free, queue, paused, t_head
     c = p << K.COUNT
-    s.tally[c + K.BYTES] += nbytes
-    s.tally[c + K.PACKETS] += packets
-    s.tally[c + K.QUEUE_MAX] = queue_max
-    s.tally[c + K.MARKS] += marks
-    s.tally[c + K.DROPS] += drops
-    s.tally[c + K.PAUSE_PS] += pause_ps
-    s.tally[c + K.CONTROL_BYTES] += c_bytes
+    s.count[c + K.BYTES] += nbytes
+    s.count[c + K.PACKETS] += packets
+    s.count[c + K.QUEUE_MAX] = queue_max
+    s.count[c + K.MARKS] += marks
+    s.count[c + K.DROPS] += drops
+    s.count[c + K.PAUSE_PS] += pause_ps
+    s.count[c + K.CONTROL_BYTES] += c_bytes
 
     # when there is more to do
     more = K.NEVER

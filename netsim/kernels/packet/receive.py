@@ -125,7 +125,7 @@ def sort_in(s: Tables, link: int, f: int, t: int, meta: int) -> None:
         return
     bits = (1 << (2 * K.SEEN)) - 1
     if ahead > 0:
-        s.tally[(link << K.COUNT) + K.REORDERED] += 1
+        s.count[(link << K.COUNT) + K.REORDERED] += 1
         if s.scal[K.RECOVERY] == K.GO_BACK_N:
             if rx[r + K.NACKED] == 0:
                 rx[r + K.NACKED] = 1

@@ -124,7 +124,7 @@ def deal(s: Tables, v: int, n: int) -> None:
         else:
             out = np.int64(s.path[(flow << K.PATH_SHIFT) + ((meta >> K.HOP_SHIFT) & K.HOP_MASK)])
         if s.scal[K.SHARED] != 0 and not fits(s, v, out, packet_bytes(s, meta), t):
-            s.tally[(out << K.COUNT) + K.DROPS] += 1
+            s.count[(out << K.COUNT) + K.DROPS] += 1
             continue
         insert(s.arena, s.ring, s.scal, out, K.INQ, t, meta + (1 << K.HOP_SHIFT))
         s.port_next[out] = min(s.port_next[out], t)

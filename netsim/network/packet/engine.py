@@ -126,12 +126,17 @@ class PacketEngine:
 
     def counters(self) -> dict[str, Array]:
         """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class."""
-        table = self.state.tally.reshape(-1, 1 << k.COUNT)
+        table = self.state.count.reshape(-1, 1 << k.COUNT)
         names = {
             "bytes": k.BYTES, "packets": k.PACKETS, "queue_max": k.QUEUE_MAX, "ecn": k.MARKS, "pause_ps": k.PAUSE_PS, "drops": k.DROPS,
             "reordered": k.REORDERED, "control_bytes": k.CONTROL_BYTES,
         }  # fmt: skip
         return {name: table[:, column].copy() for name, column in names.items()}
+
+    def forget_queue_max(self) -> None:
+        """Start the high-water marks of queues afresh, from what is queued now."""
+        s = self.state
+        s.count[k.QUEUE_MAX :: 1 << k.COUNT] = s.port[k.QUEUE :: 1 << k.PORT]
 
     # --- plain traffic -------------------------------------------------------------------------------------------------------------------
 

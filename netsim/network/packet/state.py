@@ -30,7 +30,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
             arena=np.empty(ARENA, np.int64),
             ring=ring,
             port=_ports(topology, network, thresholds[:, 4], thresholds[:, 5]).ravel(),
-            tally=np.zeros(n_links << k.COUNT, np.int64),
+            count=np.zeros(n_links << k.COUNT, np.int64),
             pfc=pfc.ravel(),
             toggle=np.zeros(n_links << k.TOGGLES, np.int64),
             ps_per_byte=ps_per_byte(topology),
