@@ -96,9 +96,14 @@ def play(
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, spool.log)
     sampler.take(engine.now_ps // run.telemetry.interval)
     everyone = world.gather((sampler.totals(), sampler.samples())) or [(sampler.totals(), sampler.samples())]
-    counters = {name: sum(part[0][name] for part in everyone) for name in everyone[0][0]}
+    counters = {name: _merged(name, [part[0][name] for part in everyone]) for name in everyone[0][0]}
     samples = {name: joined([part[1][name] for part in everyone]) for name in names}
     return Played(log, complete, counters, samples, engine.exchanges, engine.waited_s)
+
+
+def _merged(name: str, parts: list[Array]) -> Array:
+    """A counter over all ranks: a link is played by one of them, the others saw nothing."""
+    return np.maximum.reduce(parts) if name == "queue_max" else np.add.reduce(parts)
 
 
 def _external_places(model: Model, gpus: Exec) -> Array:
