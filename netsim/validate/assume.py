@@ -1,14 +1,14 @@
 """From a row of a training table to a run: what the row says, and what has to be assumed, in words.
 
-A row that lacks something for which there is no public convention cannot run; `CannotRun` says what. Nothing here depends on a single row or
-source beyond what its publisher documents: model names are looked up, frameworks have the defaults of their published configurations
+A row that lacks something for which there is no public convention cannot run; `CannotRun` says what. Nothing here depends on a single
+row or source beyond what its publisher documents: model names are looked up, frameworks have the defaults of their published configurations
 (`netsim.validate.frameworks`), and where recomputation is not stated it is none, and then whatever the memory model says is needed.
 """
 
 import re
 from typing import Any, NamedTuple
 
-from netsim.validate.cluster import compute, fabric
+from netsim.validate.cluster import DEVICES, compute, fabric
 from netsim.validate.frameworks import framework_of
 from netsim.validate.models import MoE, model_of
 from netsim.validate.rows import Row
@@ -40,6 +40,8 @@ def case_of(row: Row) -> Case:
     model = model_of(row, assumed)
     if isinstance(model, str):
         raise CannotRun(model)
+    if row["gpu_family"] not in DEVICES:
+        raise CannotRun(f"no device card for {row['gpu_family'] or 'a GPU that is not named'}")
     gpus = row.count("num_gpus")
     if gpus is None:
         raise CannotRun("the number of GPUs is not stated")
@@ -51,6 +53,9 @@ def case_of(row: Row) -> Case:
     measured = measured_s(row, batch, sequence, gpus, assumed)
     precision = _precision(row, assumed)
     workload = framework_of(row).workload(row, size, model, precision, assumed)
+    if model.get("use") in MoE and row.count("ep") is None and "DeepEP" in row["framework"]:
+        size["ep"] = gpus // size["pp"]
+        assumed.append("experts over all GPUs")
     parallel = workload.pop("parallel", {}) | {k: size[k] for k in ("tp", "pp", "cp", "ep", "vpp")}
     workload |= {
         "kind": "training", "model": model, "sequence": sequence, "micro_batch": micro, "global_batch": batch, "parallel": parallel,

@@ -1,13 +1,16 @@
 """What each training framework does where a row does not say: the defaults of its published configurations.
 
-Megatron-Core with Transformer Engine (NeMo, Megatron-Bridge, the MLPerf submissions): the performance recipes shipped with the releases set
-distributed optimizer, overlapped gradient reduction and parameter gathering, gradients on the wire in bf16, userbuffer overlap of tensor
-parallelism, fused cross entropy, all-to-all dispatch. Megatron-LM of 2021 and 2022: unfused attention, nothing overlapped. FSDP: full
-sharding of bf16 parameters, gradients reduced in bf16 or fp32 as each framework publishes.
+* Megatron-Core with Transformer Engine (NeMo, Megatron-Bridge, the MLPerf submissions): the performance recipes shipped with the releases
+  set distributed optimizer, overlapped gradient reduction and parameter gathering, gradients on the wire in bf16 and userbuffer overlap of
+  tensor parallelism; cross entropy is fused by Megatron-Core (NeMo) or Transformer Engine (Megatron-Bridge); experts are not cut by tensor
+  parallelism and get their tokens by all-to-all (NeMo) or DeepEP and its successors (Megatron-Bridge).
+* Megatron-LM of 2021 and 2022: unfused attention, dropout, nothing overlapped. DeepSpeed with Megatron likewise, with ZeRO-1.
+* FSDP: full sharding of bf16 parameters; gradients are reduced in bf16 or fp32, as each framework publishes.
 """
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from netsim.validate.models import MoE, shape
@@ -36,7 +39,7 @@ def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed
     """Megatron-Core with Transformer Engine, as NeMo, Megatron-Bridge and MLPerf configure it."""
     if "FSDP" in row["sharding"]:
         assumed.append("Megatron-FSDP: full sharding, gradients and parameters in bf16")
-        data = {"sharding": "full", "grad_dtype": "bf16"}
+        data: Section = {"sharding": "full", "grad_dtype": "bf16"}
     else:
         assumed.append("distributed optimizer, gradients in bf16, reduction and gathering overlapped")
         data = {"sharding": "optimizer", "grad_dtype": "bf16", "overlap_grad_reduce": True, "overlap_param_gather": True}
@@ -46,13 +49,16 @@ def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed
     overlap = size["tp"] > 1 and shape(model, "experts") in (None, 0) and "overlap off" not in row["notes"]
     if overlap:
         assumed.append("userbuffer overlap of tensor parallelism")
+    fusion = "te" if "Bridge" in row["framework"] else "fused"
     section: Section = {
-        "precision": {"gemm": precision}, "data_parallel": data, "kernels": {"cross_entropy": "te"},
+        "precision": {"gemm": precision}, "data_parallel": data, "kernels": {"cross_entropy": fusion},
         "parallel": {"sequence_parallel": size["tp"] > 1, "tp_comm_overlap": overlap}, "pipeline": _stages(model, size, assumed),
     }  # fmt: skip
     if model.get("use") in MoE:
-        section["experts"] = {"dispatcher": "alltoall"}
-        assumed.append("balanced experts, all-to-all dispatch")
+        bridge = "Bridge" in row["framework"]
+        section["experts"] = {"dispatcher": "flex" if bridge else "alltoall"}
+        section["parallel"]["etp"] = 1
+        assumed.append(f"balanced experts, not cut by tensor parallelism, {'DeepEP' if bridge else 'all-to-all'} dispatch")
     return section | _recompute(row, assumed)
 
 
@@ -60,7 +66,7 @@ def _stages(model: Section, size: dict[str, int], assumed: list[str]) -> Section
     """Layers per stage: evenly, or with embedding and loss counted as layers, or as the layout that is as even as can be."""
     layers, parts = int(shape(model, "layers")), size["pp"] * size["vpp"]
     extra = int(shape(model, "mtp_layers") or 0)
-    if size["pp"] == 1 or layers % parts == 0 and not extra:
+    if size["pp"] == 1 or (layers % parts == 0 and not extra):
         return {}
     if (layers + 2) % parts == 0 and not extra:
         assumed.append("embedding and loss count as one layer each")
@@ -69,7 +75,7 @@ def _stages(model: Section, size: dict[str, int], assumed: list[str]) -> Section
     sizes = [len(words) // parts + (i < len(words) % parts) for i in range(parts)]
     ends = [sum(sizes[:i]) for i in range(parts + 1)]
     assumed.append("layers, embedding and loss dealt out evenly over the virtual stages")
-    return {"layout": "|".join("".join(words[a:b]) for a, b in zip(ends, ends[1:], strict=False))}
+    return {"layout": "|".join("".join(words[a:b]) for a, b in pairwise(ends))}
 
 
 def _recompute(row: Row, assumed: list[str]) -> Section:
@@ -84,7 +90,8 @@ def _recompute(row: Row, assumed: list[str]) -> Section:
 
 def megatron_2021(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
     """Megatron-LM of the papers of 2021 and 2022: attention as separate kernels, replicated optimizer, nothing overlapped."""
-    assumed.append("unfused attention, fp16, nothing overlapped, gradients all-reduced")
+    model.setdefault("dropout", 0.1)
+    assumed.append("unfused attention, dropout 0.1, nothing overlapped, gradients all-reduced")
     return {
         "precision": {"gemm": precision, "activations": "fp16" if precision == "fp16" else "bf16"},
         "data_parallel": {"sharding": "none"}, "kernels": {"attention": "unfused", "cross_entropy": "unfused"},
@@ -96,7 +103,8 @@ def deepspeed(row: Row, size: dict[str, int], model: Section, precision: str, as
     """Megatron-DeepSpeed of BLOOM: activation checkpointing of every layer, ZeRO-1, unfused attention."""
     assumed.append("every layer recomputed, unfused attention, ZeRO-1, nothing overlapped")
     return {
-        "precision": {"gemm": precision}, "data_parallel": {"sharding": "optimizer", "grad_dtype": "fp32" if precision == "bf16" and row["precision"] == "bf16" else "bf16"},
+        "precision": {"gemm": precision},
+        "data_parallel": {"sharding": "optimizer", "grad_dtype": "fp32" if row["precision"] == "bf16" else "bf16"},
         "kernels": {"attention": "unfused", "cross_entropy": "unfused"}, "parallel": {"sequence_parallel": False},
         "pipeline": _stages(model, size, assumed), "recompute": {"granularity": "full"},
     }  # fmt: skip
@@ -109,14 +117,19 @@ def fsdp(row: Row, size: dict[str, int], model: Section, precision: str, assumed
     assumed.append(f"FSDP, {sharding} sharded, parameters in bf16, gradients in {'fp32' if titan else 'bf16'}, flash attention")
     section: Section = {
         "precision": {"gemm": precision},
-        "data_parallel": {"sharding": sharding, "grad_dtype": "fp32" if titan else "bf16", "overlap_grad_reduce": True, "overlap_param_gather": True},
+        "data_parallel": {
+            "sharding": sharding, "grad_dtype": "fp32" if titan else "bf16", "overlap_grad_reduce": True, "overlap_param_gather": True,
+        },
         "parallel": {"sequence_parallel": size["tp"] > 1}, "pipeline": _stages(model, size, assumed),
     }  # fmt: skip
     if model.get("use") in MoE:
         section["experts"] = {"dispatcher": "flex" if "DeepEP" in row["framework"] else "alltoall"}
+        section["parallel"]["etp"] = 1
     if titan and row["recompute"] == "selective":
         assumed.append("selective recomputation of every second GEMM as full recomputation of half the layers")
-        return section | {"recompute": {"granularity": "full", "method": "block", "layers": max(1, int(shape(model, "layers")) // size["pp"] // 2)}}
+        return section | {
+            "recompute": {"granularity": "full", "method": "block", "layers": max(1, int(shape(model, "layers")) // size["pp"] // 2)}
+        }
     return section | _recompute(row, assumed)
 
 

@@ -29,7 +29,18 @@ NAMES = (
 )  # fmt: skip
 """Public names -> cards; a text after ! says why such rows cannot run."""
 
-MoE = ("llama4_maverick", "gpt_oss_120b", "gpt_oss_20b", "qwen3_30b_a3b", "qwen3_235b_a22b", "deepseek_v3", "kimi_k2", "mixtral_8x22b", "mixtral_8x7b", "grok1")
+MoE = (
+    "llama4_maverick",
+    "gpt_oss_120b",
+    "gpt_oss_20b",
+    "qwen3_30b_a3b",
+    "qwen3_235b_a22b",
+    "deepseek_v3",
+    "kimi_k2",
+    "mixtral_8x22b",
+    "mixtral_8x7b",
+    "grok1",
+)
 
 
 @cache
@@ -47,7 +58,9 @@ def shape(model: dict[str, Any], field: str) -> Any:
 
 def model_of(row: Row, assumed: list[str]) -> dict[str, Any] | str:
     """Section `model` of a row, or the sentence why there is none."""
-    if all(row.count(c) for c in ("layers", "hidden", "heads")) and not re.search(r"llama|deepseek|gpt-3|gpt 175b|gpt 22b|nemotron", row["model"], re.I):
+    if all(row.count(c) for c in ("layers", "hidden", "heads")) and not re.search(
+        r"llama|deepseek|gpt-3|gpt 175b|gpt 22b|nemotron", row["model"], re.I
+    ):
         return _from_columns(row, assumed)
     for pattern, name in NAMES:
         match = re.search(pattern, row["model"] + " " + row["framework"] if name.startswith("!ad") else row["model"], re.IGNORECASE)
@@ -61,7 +74,7 @@ def _named(row: Row, name: str, assumed: list[str]) -> dict[str, Any]:
     layers = row.count("layers")
     if layers and layers != card(name)["layers"]:
         model["layers"] = layers
-    if card(name).get("mtp_layers") and not re.search(r"bridge", row["framework"], re.IGNORECASE) or "w/o MTP" in row["model"]:
+    if (card(name).get("mtp_layers") and not re.search(r"bridge", row["framework"], re.IGNORECASE)) or "w/o MTP" in row["model"]:
         model["mtp_layers"] = 0
         assumed.append("no multi-token prediction")
     return model
@@ -73,7 +86,8 @@ def _from_columns(row: Row, assumed: list[str]) -> dict[str, Any]:
     bloom = "BLOOM" in row["model"]
     assumed.append("GPT layers (GELU, LayerNorm, biases, tied embeddings)" + (", ALiBi, vocabulary of BLOOM" if bloom else ""))
     return {
-        "name": row["model"], "layers": row.count("layers"), "hidden": hidden, "heads": row.count("heads"), "kv_heads": row.count("kv_heads"),
+        "name": row["model"], "layers": row.count("layers"), "hidden": hidden,
+        "heads": row.count("heads"), "kv_heads": row.count("kv_heads"),
         "head_dim": None if hidden % (row.count("heads") or 1) == 0 else hidden // (row.count("heads") or 1),
         "ffn": row.count("ffn") or 4 * hidden, "vocab": row.count("vocab") or (250680 if bloom else 51200),
         "activation": "gelu", "norm": "layernorm", "bias": True, "tied": True,

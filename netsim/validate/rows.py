@@ -4,8 +4,9 @@ import csv
 import operator
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from netsim.errors import InputError, did_you_mean
 
@@ -18,20 +19,21 @@ KINDS = {
 }
 """Kind of table -> columns by which it is known."""
 
-OPERATORS: dict[str, Callable[[object, object], bool]] = {
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "!=": operator.ne, ">=": operator.ge, "<=": operator.le, "=": operator.eq, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
 _CLAUSE = re.compile(r"\s*(\w+)\s*(!=|>=|<=|==|=|>|<|~)\s*(.+?)\s*$")
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """One line of a table: its file, its line number, and its fields as written."""
 
     file: str
     line: int
     field: dict[str, str]
 
-    def __getitem__(self, name: str) -> str:  # type: ignore[override]
+    def __getitem__(self, name: str) -> str:
         """The field, empty where the table has no such column."""
         return (self.field.get(name) or "").strip()
 

@@ -16,8 +16,11 @@ FITS = 1.0
 """Share of a GPU's memory that a run may fill before recomputation is assumed."""
 LIMIT_S = 120.0
 """Wall-clock time after which a row is given up."""
+ROUNDS = 6
+"""Microbatches per pipeline stage from which on a step is extrapolated: between 2 and 3 per stage it has grown by its steady pace."""
+LINEAR = ("iteration_time_s", "compute_s", "bubble_s", "optimizer_s", "other_s")
 LADDER: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("MLP activations and norms recomputed, to fit the memory", {"granularity": "selective", "modules": ["layernorm", "moe_act", "mlp"]}),
+    ("norms and MLPs recomputed, to fit the memory", {"granularity": "selective", "modules": ["layernorm", "mlp"]}),
     ("every layer recomputed, to fit the memory", {"granularity": "full"}),
 )
 
@@ -50,13 +53,33 @@ def outcome(text: str) -> Outcome:
     config = json.loads(text)
     assumed: list[str] = []
     try:
-        summary = _fitted(config, assumed)
+        summary = _step(config, assumed)
     except (InputError, ValueError, NotImplementedError) as error:
         return Outcome({}, assumed, str(error).splitlines()[0].replace("configuration:1:1: ", ""), time.perf_counter() - began)
     except (AssertionError, IndexError, KeyError, ZeroDivisionError) as error:
         return Outcome({}, assumed, f"the simulator failed: {type(error).__name__}: {error}"[:200], time.perf_counter() - began)
     skipped = "" if summary["complete"] else f"not done within {LIMIT_S:g} s"
     return Outcome(summary, assumed, skipped, time.perf_counter() - began)
+
+
+def _step(config: dict[str, Any], assumed: list[str]) -> dict[str, Any]:
+    """Summary of one step; a long one follows from two short ones, since every further round of microbatches takes the same time."""
+    work = config["workload"]
+    layout, topology = work["parallel"], config["topology"]
+    dp = topology["nodes"] * topology["gpus_per_node"] // (layout["tp"] * layout["pp"] * layout["cp"])
+    per_round = max(2, layout["pp"]) * dp * work["micro_batch"]
+    batch = work["global_batch"]
+    if batch <= ROUNDS * per_round:
+        return _fitted(config, assumed)
+    few, more = (_fitted(config | {"workload": work | {"global_batch": n * per_round}}, assumed) for n in (2, 3))
+    rounds = batch / per_round - 2
+    for name in LINEAR:
+        more[name] = few[name] + rounds * (more[name] - few[name])
+    more["exposed_s"] = {
+        name: few["exposed_s"][name] + rounds * (more["exposed_s"][name] - few["exposed_s"][name]) for name in few["exposed_s"]
+    }
+    more["complete"] = few["complete"] and more["complete"]
+    return more
 
 
 def _fitted(config: dict[str, Any], assumed: list[str]) -> dict[str, Any]:
