@@ -1,6 +1,7 @@
 """Utilisation of groups of links over time: what heat maps, counters and CDFs are made of.
 
-Rows of the series are weighted by how many links they show; the mean of a group is that over its links, the highest that of its busiest.
+Rows of the series are weighted by how many links they show; the mean of a group is over its links and the span, the highest is that of
+any of its links in any interval of the span, so that short bursts are seen.
 """
 
 from typing import NamedTuple
@@ -19,7 +20,7 @@ class Heat(NamedTuple):
     rail: list[int]  # -1: all rails
     links: list[int]  # links of the group
     mean: Array  # float64[groups, spans]
-    highest: Array  # float64[groups, spans] of the busiest link
+    highest: Array  # float64[groups, spans] of any link in any interval
 
 
 def heat(run: RunFile, spans: int, by_rail: bool = True, window: tuple[float, float] = (0.0, np.inf)) -> Heat:
@@ -29,7 +30,7 @@ def heat(run: RunFile, spans: int, by_rail: bool = True, window: tuple[float, fl
     edge = np.unique(np.linspace(a, b, min(spans, b - a) + 1).round().astype(np.int64))
     groups = sorted({(LINK_TIERS.index(t), int(r) if by_rail else -1) for t, r in zip(tier.tolist(), rail.tolist(), strict=True)})
     mean, highest, sizes = np.zeros((len(groups), len(edge) - 1)), np.zeros((len(groups), len(edge) - 1)), []
-    cache: dict[int, Array] = {}
+    cache: dict[int, tuple[Array, Array]] = {}
     for g, (t, r) in enumerate(groups):
         mine = np.flatnonzero((tier == LINK_TIERS[t]) & ((rail == r) | (not by_rail)) & (rate > 0))
         sizes.append(len(mine))
@@ -39,9 +40,9 @@ def heat(run: RunFile, spans: int, by_rail: bool = True, window: tuple[float, fl
                 continue
             if int(line) not in cache:
                 cache[int(line)] = _spread(run, int(line), edge)
-            used = cache[int(line)] / (capacity * run.interval_ps * 1e-12)
-            mean[g] += n / len(mine) * used
-            np.maximum(highest[g], used, out=highest[g])
+            full = capacity * run.interval_ps * 1e-12
+            mean[g] += n / len(mine) * cache[int(line)][0] / full
+            np.maximum(highest[g], cache[int(line)][1] / full, out=highest[g])
     return Heat(edge * (run.interval_ps * 1e-12), [LINK_TIERS[t] for t, _ in groups], [r for _, r in groups], sizes, mean, highest)
 
 
@@ -51,10 +52,33 @@ def _columns(run: RunFile, window: tuple[float, float]) -> tuple[int, int]:
     return a, max(a + 1, int(min(n, np.ceil(window[1] / width))))
 
 
-def _spread(run: RunFile, row: int, edge: Array) -> Array:
-    """Mean bytes per interval of a row, between edges."""
+def _spread(run: RunFile, row: int, edge: Array) -> tuple[Array, Array]:
+    """Mean and most bytes per interval of a row, between edges."""
     values = run.slice("series/bytes", row, slice(int(edge[0]), int(edge[-1]))).astype(float)
-    return np.add.reduceat(values, edge[:-1] - edge[0]) / np.diff(edge)
+    at = edge[:-1] - edge[0]
+    return np.add.reduceat(values, at) / np.diff(edge), np.maximum.reduceat(values, at)
+
+
+def merged(h: Heat) -> tuple[Heat, list[str]]:
+    """Rails of a tier that did the same in one row; and the names of the rows."""
+    rows: list[list[int]] = []
+    for g in range(len(h.tier)):
+        first = rows[-1][0] if rows else g
+        same = h.tier[first] == h.tier[g] and np.allclose(h.mean[first], h.mean[g]) and np.allclose(h.highest[first], h.highest[g])
+        if rows and same:
+            rows[-1].append(g)
+        else:
+            rows.append([g])
+    pick = [row[0] for row in rows]
+    names = [_group_name(h.tier[row[0]], [h.rail[g] for g in row], sum(h.links[g] for g in row)) for row in rows]
+    tiers, rails = [h.tier[g] for g in pick], [h.rail[g] for g in pick]
+    return Heat(h.t_s, tiers, rails, [h.links[g] for g in pick], h.mean[pick], h.highest[pick]), names
+
+
+def _group_name(tier: str, rails: list[int], links: int) -> str:
+    if rails[0] < 0:
+        return f"{tier} ({links:,})"
+    return f"{tier} rail {rails[0]} ({links:,})" if len(rails) == 1 else f"{tier} rails {rails[0]}-{rails[-1]} ({links:,})"
 
 
 def tier_utilisation(run: RunFile, spans: int, window: tuple[float, float] = (0.0, np.inf)) -> tuple[Array, dict[str, tuple[Array, Array]]]:

@@ -36,7 +36,7 @@ class Links(NamedTuple):
     nbytes: Array  # in the window
     row: Array  # of series/*, -1 where nothing was carried
     load: Array | None  # float[link, category], over the whole run
-    index: Array  # number in the file
+    number: Array  # in the file
     span_s: float
 
 
@@ -59,8 +59,8 @@ def select(run: RunFile, chosen: Selection) -> Links:
     if chosen.window is not None:
         nbytes, span = _in_window(run, row, chosen.window), min(chosen.window[1], end_s) - chosen.window[0]
     load = run["links/load"][index] if "links/load" in run else None
-    fixed = [run[f"links/{name}"][index] for name in ("name", "tier", "rail", "rate")]
-    return Links(*fixed, nbytes[index], row[index], load, index, max(span, 1e-30))
+    name, rate = run["links/name"][index], run["links/rate"][index]
+    return Links(name, tier[index], rail[index], rate, nbytes[index], row[index], load, index, max(span, 1e-30))
 
 
 def _in_window(run: RunFile, row: Array, window: tuple[float, float]) -> Array:
@@ -113,7 +113,7 @@ def _about(run: RunFile, links: Links, used: Array, i: int, alike: int) -> dict[
         out["load"] = {names[c]: round(float(share[c]), 4) for c in np.argsort(-share) if share[c] > 0.0005}
     for name in COUNTED:
         if f"links/{name}" in run:
-            out[name] = int(run.slice(f"links/{name}", int(links.index[i])))
+            out[name] = int(run.slice(f"links/{name}", int(links.number[i])))
     return out
 
 

@@ -54,11 +54,11 @@ def operations(run: RunFile, gpus: list[int], window: tuple[float, float] = (0.0
     for name in ("flow", "memory"):
         columns[name] = run[f"operations/{name}"] if f"operations/{name}" in run else np.full(n, -1)
     keep = (columns["end"] > 0) & (columns["end"] * 1e-12 >= window[0]) & (columns["start"] * 1e-12 < window[1])
-    name, out = timer_names(run), []
+    names, out = timer_names(run), []
     for gpu in gpus:
         rows = np.flatnonzero(keep & (columns["gpu"] == gpu))
         mine = {field: columns[field][rows] for field in columns if field != "gpu"}
-        out.append(Operations(gpu, int(run.slice("gpus/program", gpu)), name[rows], **mine))
+        out.append(Operations(gpu, int(run.slice("gpus/program", gpu)), names[rows], **mine))
     return out
 
 

@@ -11,9 +11,10 @@ def render(summary: dict[str, Any]) -> str:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=118, highlight=False)
-    for part in (_head(summary), _stages(summary), _links(summary)):
+    parts = (_traffic(summary),) if "fct_us" in summary else (_head(summary), _stages(summary), _links(summary))
+    for part in parts:
         console.print(part)
-    return console.file.getvalue().rstrip()  # type: ignore[attr-defined, no-any-return]
+    return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
 
 
 def _head(s: dict[str, Any]) -> str:
@@ -25,8 +26,25 @@ def _head(s: dict[str, Any]) -> str:
         f"  per GPU           {s['tflops_per_gpu']:.1f} TFLOP/s, MFU {100 * s['mfu']:.1f} % of {s['peak_tflops']:,.0f} TFLOP/s",
         f"  peak memory       {s['peak_memory_gib']:.1f} GiB per GPU",
         f"  simulated         {format_size(s['network_bytes'])} over NICs, {format_size(s['scale_up_bytes'])} over scale-up links",
-        f"  wall time         {s['wall_s']:.2f} s on {s['ranks']} rank{'s' if s['ranks'] > 1 else ''}, {s['gpus_simulated']:,} GPUs played",
     ]
+    if "wall_s" in s:  # not in the result file, which says the same wherever it was made
+        ranks = f"{s['ranks']} rank{'s' if s['ranks'] > 1 else ''}"
+        lines.append(f"  wall time         {s['wall_s']:.2f} s on {ranks}, {s['gpus_simulated']:,} GPUs played")
+    return "\n".join(lines)
+
+
+def _traffic(s: dict[str, Any]) -> str:
+    fct = s["fct_us"]
+    lines = [
+        f"[bold]{s['name']}[/]  {s['flows']:,} flows between {s['nics']:,} NICs, {s['engine']} engine",
+        f"  all done after    {_time(s['end_s'])}",
+        f"  completion (us)   min {fct['min']:.3f}, mean {fct['mean']:.3f}, median {fct['p50']:.3f}, p99 {fct['p99']:.3f}, max {fct['max']:.3f}",
+        f"  simulated         {format_size(s['network_bytes'])} over NICs" + (f", {s['packets']:,.0f} packet-hops" if "packets" in s else ""),
+    ]
+    if "packets" in s:
+        marks = f"{s['ecn']:,.0f} marks, {s['drops']:,.0f} drops, {s['reordered']:,.0f} reordered"
+        lines.append(f"  switches          {marks}, paused for {format_time(s['pause_ps'])} (sum over links)")
+    lines.append(f"  wall time         {s['wall_s']:.2f} s")
     return "\n".join(lines)
 
 
