@@ -22,6 +22,9 @@ EXACT, INTERPOLATED, ROOFLINE = 0, 1, 2
 ROOFLINE_SIGMA = 0.3
 """Relative standard deviation of a roofline answer: what such answers miss the tables by (docs/compute.md)."""
 
+BACKWARD = ("gemm.dgrad", "gemm.wgrad")
+"""Ratios for other operand layouts and for adding into an fp32 gradient: time that comes on top of a GEMM at the power limit."""
+
 
 class Times(NamedTuple):
     """Durations of K kernels."""
@@ -32,13 +35,14 @@ class Times(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """A kernel whose family has rows, and the ratio that leads from its time to the wanted one."""
+    """A kernel whose family has rows, and the ratio that leads from its time to the wanted one; `layout` is the part of a backward GEMM."""
 
     kernel: Kernel
     family: int
     log_ratio: float
     sigma: float
     own: bool
+    layout: float
 
 
 def stand_in(device: Device, kernel: Kernel) -> Stand | None:
@@ -49,7 +53,8 @@ def stand_in(device: Device, kernel: Kernel) -> Stand | None:
             continue
         found = [ratio_of(device.scopes, device.ratios, name) for name in names]
         if all(ratio is not None for ratio in found):
-            return Stand(other, family, sum(log(r.value) for r in found if r), hypot(*(r.sigma for r in found if r)), not names)
+            layout = sum(log(r.value) for name, r in zip(names, found, strict=True) if r and name.startswith(BACKWARD))
+            return Stand(other, family, sum(log(r.value) for r in found if r), hypot(*(r.sigma for r in found if r)), not names, layout)
     return None
 
 
@@ -106,7 +111,8 @@ def times(device: Device, kernels: Sequence[Kernel], sustained: bool = True) -> 
             seconds[i], sigma[i] = _scaled(device, kernel, stand, mean[i], own_sigma[i])
             source[i] = EXACT if stand.own and hit[i] >= 0 and device.exact[hit[i]] else INTERPOLATED
         if sustained and kernel.kind in GEMM_KINDS and kernel.dtype in device.card.sustained:
-            seconds[i] = max(seconds[i], flops(kernel) / device.card.sustained[kernel.dtype])
+            layout = exp(stand.layout) if stand else 1.0
+            seconds[i] = max(seconds[i], layout * flops(kernel) / device.card.sustained[kernel.dtype])
     return Times(np.rint(seconds * PS_PER_S).astype(np.int64), np.hypot(sigma, device.card.projection_sigma), source)
 
 

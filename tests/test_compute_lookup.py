@@ -107,6 +107,12 @@ def test_no_gemm_is_faster_than_the_power_limit_lets_it_be():
     assert times(device, [kernel], sustained=False).t_ps[0] / 1e12 == pytest.approx(ideal_s(CARD, kernel) / 0.9)
 
 
+def test_adding_into_a_wide_gradient_comes_on_top_of_the_power_limit():
+    device = toy([gemm(4096, 0.9)], {("gemm.wgrad.fp32_grad", "*"): Ratio(1.25, 0.0, 1, "x")}, sustained={"bf16": 6e13})
+    kernel = Kernel("gemm", "wgrad", m=4096, n=4096, k=4096, accumulate=True)
+    assert times(device, [kernel]).t_ps[0] / 1e12 == pytest.approx(1.25 * flops(kernel) / 6e13)
+
+
 def test_a_later_table_replaces_whole_families_of_an_earlier_one():
     shipped, own = [gemm(1024, 0.5), gemm(2048, 0.5), Row(Kernel("residual", nbytes=10**8), 200.0)], [gemm(2048, 0.25)]
     device = build(CARD, [shipped, own], {})
