@@ -23,7 +23,7 @@ CASES = {
     "packet, across rails": (
         *TRAINING, "network.engine=packet", "topology.use=dgx_h100_superpod", "nccl.NCCL_CROSS_NIC=1", "nccl.NCCL_PXN_DISABLE=1",
     ),
-    "traffic": ("runs/permutation_1024.yaml", "topology.use=fat_tree_k8", "workload.size=256 KiB"),
+    "traffic": ("runs/permutation_1024.yaml", "workload.size=256 KiB"),
 }  # fmt: skip
 VARYING = ("wall_s", "ranks", "exchanges", "waited_s")
 

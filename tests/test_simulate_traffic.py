@@ -1,0 +1,88 @@
+"""Plain traffic from run file to result files, against closed forms."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from netsim.config import load
+from netsim.progress import Progress
+from netsim.simulate import simulate
+from netsim.telemetry.read import open_run
+
+FABRIC = ("workload.pattern=permutation", "workload.size=2 MiB", "workload.seed=1")
+FLUID = (*FABRIC, "network.engine=flow", "topology.switch.latency=0")
+
+
+def run(folder, *settings, file="runs/incast_64.yaml"):
+    """Simulate traffic on 128 hosts of a three-tier fat tree with k = 8; returns (summary, rows of flows.csv)."""
+    summary = simulate(load(file, settings), folder, Progress())
+    with open(folder / "flows.csv", encoding="utf-8") as table:
+        return summary, list(csv.DictReader(table))
+
+
+def matrix(*pairs):
+    """Settings for explicit flows of 2 MiB between NICs."""
+    flows = ", ".join(f"{{src: {a}, dst: {b}, bytes: 2 MiB}}" for a, b in pairs)
+    return "workload.pattern=matrix", f"workload.flows=[{flows}]"
+
+
+def fct(rows):
+    return [float(row["fct_us"]) for row in rows]
+
+
+@pytest.mark.parametrize(("pair", "us"), [((0, 1), 42.943), ((0, 4), 43.943), ((0, 127), 44.943)])
+def test_one_fluid_flow_takes_its_bytes_and_its_path(pair, us, tmp_path):
+    _, rows = run(tmp_path, *FLUID, *matrix(pair))
+    assert fct(rows) == [pytest.approx(us, abs=5e-4)]
+
+
+def test_two_fluid_flows_into_one_host_share_its_link(tmp_path):
+    _, rows = run(tmp_path, *FLUID, *matrix((1, 0), (2, 0)))
+    assert fct(rows) == pytest.approx([84.886, 84.886], abs=5e-4)
+
+
+def test_shift_without_collisions_is_as_fast_as_one_flow(tmp_path):
+    _, rows = run(tmp_path, *FLUID, "workload.pattern=shift", "topology.routing=dmodk")
+    assert len(rows) == 128
+    assert fct(rows) == pytest.approx([44.943] * 128, abs=5e-4)
+
+
+@pytest.mark.parametrize(("pair", "us"), [((0, 1), 45.2842), ((0, 4), 48.6531), ((0, 127), 52.0221)])
+def test_one_packet_flow_has_the_closed_form(pair, us, tmp_path):
+    # 512 packets of 83.2 ns: P s + (L-1) s + 2 (L d + (L-1) w) + L a
+    _, rows = run(tmp_path, *FABRIC, *matrix(pair))
+    assert fct(rows) == [pytest.approx(us, abs=5e-5)]
+
+
+def test_lossless_incast_never_idles_its_bottleneck(tmp_path):
+    summary, _ = run(tmp_path, "workload.fan_in=8", "network.congestion_control.name=none")
+    assert summary["drops"] == 0
+    assert summary["fct_us"]["max"] == pytest.approx(178.051, rel=1e-3)
+
+
+def test_engines_carry_the_same_bytes(tmp_path):
+    (tmp_path / "p").mkdir()
+    (tmp_path / "f").mkdir()
+    packets, rows = run(tmp_path / "p", *FABRIC, "workload.size=64 KiB")
+    fluid, others = run(tmp_path / "f", *FLUID, "workload.size=64 KiB")
+    assert [r["dst"] for r in rows] == [r["dst"] for r in others]
+    # 16 packets a flow, each with 64 bytes of header
+    assert packets["network_bytes"] == fluid["network_bytes"] * (4096 + 64) / 4096
+    with open_run(tmp_path / "p") as result:
+        assert (result["flows/end"] > result["flows/start"]).all()
+        assert result["links/bytes"].sum() >= 2 * packets["network_bytes"]
+
+
+def test_no_flow_beats_its_link(tmp_path):
+    _, rows = run(tmp_path, *FABRIC)
+    bound = 2**21 / 50e9 * 1e6
+    assert min(fct(rows)) > bound
+    assert np.mean(fct(rows)) > bound
+
+
+def test_summary_file_is_what_is_returned(tmp_path):
+    summary, rows = run(tmp_path, *FABRIC, "workload.size=4 KiB")
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert summary["flows"] == len(rows) == 128
