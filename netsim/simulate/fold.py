@@ -39,7 +39,6 @@ def partition(fluid: Fluid, table: CallTable, groups: Groups, gpu_colour: Array,
     n_bundles = len(fluid.bundle_ptr) - 1
     node_bundle = np.repeat(np.arange(n_bundles), np.diff(fluid.bundle_ptr))
     node_coef = mix(fluid.node_coef.view(np.uint64))
-    member_group = np.repeat(np.arange(n_groups), np.diff(groups.member_ptr))
     place_group, place_call = table.place_group, table.place_call
     bundle_group = table.footprint_group[np.repeat(np.arange(len(fluid.footprint_ptr) - 1), np.diff(fluid.footprint_ptr))]
     bundle = _call_colours(fluid, table)
@@ -50,7 +49,7 @@ def partition(fluid: Fluid, table: CallTable, groups: Groups, gpu_colour: Array,
     while True:
         bundle = mix(bundle + _sum(node_bundle, mix(link[fluid.node_link] + node_coef), n_bundles) + mix(group)[bundle_group])
         link = mix(link + _sum(fluid.node_link, mix(bundle[node_bundle] + node_coef), len(link)))
-        group = mix(group + _sum(member_group, mix(gpu[groups.member_idx]), n_groups) + _sum(bundle_group, mix(bundle), n_groups))
+        group = mix(group + _members(groups, gpu) + _sum(bundle_group, mix(bundle), n_groups))
         around = mix(gpu)
         for dim in range(len(groups.group_of)):
             of = groups.group_of[dim]
@@ -63,6 +62,15 @@ def partition(fluid: Fluid, table: CallTable, groups: Groups, gpu_colour: Array,
         count = n
     numbered = [_number(rep, inverse) for _, rep, inverse in classes]
     return Fold(*(part for pair in numbered for part in pair))
+
+
+def _members(groups: Groups, gpu: Array) -> Array:
+    """Sum over a group of its members, each with its part: of two pairs that face each other, a GPU is first in one and last in the other."""
+    total = np.zeros(len(groups.group_dim), np.uint64)
+    for dim, of in enumerate(groups.group_of):
+        there = of >= 0
+        np.add.at(total, of[there], mix(gpu[there] + np.uint64(dim + 1)))
+    return total
 
 
 def _number(rep: Array, inverse: Array) -> tuple[Array, Array]:
@@ -100,9 +108,7 @@ def _ramp(counts: Array) -> Array:
 
 def fold_groups(groups: Groups, fold: Fold) -> Groups:
     """The groups of the representatives: one per class, each class of members once."""
-    members = [
-        np.unique(fold.gpu_class[groups.member_idx[groups.member_ptr[g] : groups.member_ptr[g + 1]]]) for g in fold.group_rep
-    ]
+    members = [np.unique(fold.gpu_class[groups.member_idx[groups.member_ptr[g] : groups.member_ptr[g + 1]]]) for g in fold.group_rep]
     of = groups.group_of[:, fold.gpu_rep]
     return Groups(
         group_of=np.where(of >= 0, fold.group_class[of], -1).astype(np.int32),
