@@ -11,11 +11,12 @@ from netsim.cli.run import add_file_and_settings
 from netsim.config import config_hash, dump, load, placed, places, resolved
 from netsim.config.workload import Training
 from netsim.errors import InputError
-from netsim.units import format_size
+from netsim.units import format_size, format_time
 
 if TYPE_CHECKING:
     from netsim.config import Run
     from netsim.kernels.structs import Topology
+    from workload import Workload
     from workload.memory import Memory
 
 HELP = "resolved configuration, sizes, memory per GPU, and what cannot be"
@@ -95,6 +96,27 @@ def _training(config: "Run", training: Training, facts: Facts) -> None:
     names = ("weights", "gradients", "optimizer", "activations", "peak", "peak_where")
     facts["memory"] = [{"stage": stage} | {name: getattr(memory, name) for name in names} for stage, memory in enumerate(work.memory)]
     facts["problems"] += placed(config, list(_too_small(work.memory, config.compute.device.memory)))
+    facts["notes"].append(_recorded(config, work, sum(n for name, n in facts["sizes"].items() if name.endswith(" links"))))
+
+
+def _recorded(config: "Run", work: "Workload", links: int) -> str:
+    """How large the result file can become; the longest compute stream stands for the time of an iteration, which is not known yet."""
+    import numpy as np
+
+    from netsim.telemetry.size import at_most
+
+    p, asked = work.programs, config.telemetry
+    starts = p.stream_ptr[:: p.n_streams]
+    per_program = np.diff(starts)
+    kernels = max(int(p.duration[a:b].sum()) for a, b in zip(starts[:-1], p.stream_ptr[1 :: p.n_streams], strict=True))
+    ranks = {"representative": np.arange(len(per_program)), "all": work.gpu_program}
+    program = ranks[asked.operations] if isinstance(asked.operations, str) else work.gpu_program[list(asked.operations)]
+    end_ps = max(1, kernels) * config.simulate.iterations
+    size = at_most(asked.channels, links, int(per_program[program].sum()), end_ps, asked.interval, config.network.engine == "packet")
+    return (
+        f"telemetry: at most {format_size(size.total)} before compression, {format_size(size.series)} of it series of {links:,} links in "
+        f"intervals of {format_time(size.interval)} over {format_time(end_ps)} of kernels; links that do the same share their series"
+    )
 
 
 def _too_small(memory: "list[Memory]", room: int) -> Iterator[tuple[str, str]]:

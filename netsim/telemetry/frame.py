@@ -13,9 +13,7 @@ from netsim.kernels.structs import Array
 from netsim.telemetry import series
 from netsim.telemetry.channels import BY_PATH, COUNTERS
 from netsim.telemetry.series import Loads, Log
-
-LARGEST = 1 << 26
-"""Values of the series of bytes at most (256 MB before compression): beyond, intervals are doubled."""
+from netsim.telemetry.size import LARGEST
 
 
 class Frame(NamedTuple):
