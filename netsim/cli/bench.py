@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 HELP = "measure speed and memory on this machine"
-SUITES = {"flow": "netsim.bench.flow", "packet": "netsim.network.packet.bench"}
+SUITES = {"flow": "netsim.bench.flow", "packet": "netsim.network.packet.bench", "scaling": "netsim.bench.scaling"}
 """Suite -> module with `scenarios()`."""
 
 

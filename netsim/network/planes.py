@@ -28,7 +28,9 @@ class PlaneEngine:
         self._launch: list[int] = []
         self._bound = PS_NEVER
         self.exchanges = 0
-        self.waited_s = 0.0
+        self.exchanged_bytes = 0  # that this rank sent
+        self.waited_s = 0.0  # in exchanges
+        self.played_s = 0.0  # in the own engine
         self.now_ps = 0
         self.stopping = False
         """Some rank wants to break off; all ranks learn it at the same `advance`."""
@@ -57,7 +59,9 @@ class PlaneEngine:
 
     def advance(self, until_ps: int) -> tuple[Array, Array]:
         """Advance all ranks to `until_ps`, which is at or before `next_time`, and merge what completed."""
+        began = time.perf_counter()
         done, times = self.engine.advance(until_ps)
+        self.played_s += time.perf_counter() - began
         self.now_ps = until_ps
         if self.comm.size == 1:
             self._bound, self.stopping = self.engine.next_time(), self._stop()
@@ -66,6 +70,7 @@ class PlaneEngine:
         parts = self.comm.fuse([done, times, np.array([self.engine.next_time(), self._stop()], np.int64)])
         self.waited_s += time.perf_counter() - began
         self.exchanges += 1
+        self.exchanged_bytes += 8 * (2 * len(done) + 5)
         self._bound, self.stopping = min(int(part[2][0]) for part in parts), any(part[2][1] for part in parts)
         done, times = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         order = np.lexsort((done, times))

@@ -10,7 +10,7 @@ from netsim.config import Run
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
 from netsim.kernels.packet import layout
-from netsim.kernels.structs import Array
+from netsim.kernels.structs import Array, Plan
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine, planes_of
 from netsim.simulate.loop import run_engine
@@ -28,8 +28,7 @@ class Played(NamedTuple):
     complete: bool
     counters: dict[str, Array]  # int64[L] each, over all ranks
     samples: dict[str, Samples]  # by counter
-    exchanges: int
-    waited_s: float
+    parallel: dict[str, float]  # how the ranks worked together: exchanges, bytes per exchange, seconds waited, imbalance
 
 
 class Sampler:
@@ -73,10 +72,20 @@ class Sampler:
         return out
 
 
-def leaves_node(model: Model) -> Array:
-    """int8[X]: 1 for every place whose call uses NICs."""
-    outside = np.array([bool((plan.edge_nic_src >= 0).any()) for plan in model.table.plans] + [False])
-    return outside[model.table.call_plan].astype(np.int8)
+def external(model: Model, payload: int) -> Array:
+    """int8[X]: 1 for every place whose call the packet engine moves: those that use NICs.
+
+    A call over several rails with no more than a packet for each connection (the norm of the gradients: 4 bytes) is latency, not traffic.
+    It stays with the fluid network, or it alone would tie all rail planes together.
+    """
+    moved = np.array([_is_traffic(plan, payload) for plan in model.table.plans] + [False])
+    return moved[model.table.call_plan].astype(np.int8)
+
+
+def _is_traffic(plan: Plan, payload: int) -> bool:
+    outside = plan.edge_nic_src >= 0
+    rails = np.unique(np.r_[plan.edge_nic_src[outside], plan.edge_nic_dst[outside]])
+    return bool(outside.any()) and (len(rails) == 1 or int(plan.edge_bytes[outside].max()) > payload)
 
 
 def play(
@@ -95,10 +104,23 @@ def play(
     sampler = Sampler(engine, run.telemetry.interval, names, spool)
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, spool.log)
     sampler.take(engine.now_ps // run.telemetry.interval)
-    everyone = world.gather((sampler.totals(), sampler.samples())) or [(sampler.totals(), sampler.samples())]
+    mine = sampler.totals(), sampler.samples(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))
+    everyone = world.gather(mine) or [mine]
     counters = {name: _merged(name, [part[0][name] for part in everyone]) for name in everyone[0][0]}
     samples = {name: joined([part[1][name] for part in everyone]) for name in names}
-    return Played(log, complete, counters, samples, engine.exchanges, engine.waited_s)
+    return Played(log, complete, counters, samples, _together(engine.exchanges, [part[2] for part in everyone]))
+
+
+def _together(exchanges: int, ranks: list[tuple[float, float, float]]) -> dict[str, float]:
+    """Figures of the parallel run; imbalance is the busiest rank's time in its engine over the mean."""
+    played, waited, sent = (np.array(column) for column in zip(*ranks, strict=True))
+    return {
+        "exchanges": exchanges,
+        "bytes_per_exchange": float(sent.sum()) / max(exchanges, 1),
+        "waited_s": float(waited.mean()),
+        "played_s": float(played.mean()),
+        "imbalance": float(played.max() / max(played.mean(), 1e-9)),
+    }
 
 
 def _merged(name: str, parts: list[Array]) -> Array:

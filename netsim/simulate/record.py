@@ -76,7 +76,7 @@ def begin(run: Run, model: Model, gpus: Exec, spool: Spool) -> tuple[Frame, Exec
 
 def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path) -> None:
     """Leave `result.h5`, then `summary.json`, in `out`."""
-    steady = {k: v for k, v in figures.items() if k not in ("wall_s", "ranks", "exchanges", "waited_s")}
+    steady = {k: v for k, v in figures.items() if k not in ("wall_s", "ranks", "parallel")}
     with result_file(out / "result.h5", made.attributes | {"summary": json.dumps(steady)}) as writer:
         write_run(writer, made, done)
     path = out / "summary.json"

@@ -34,7 +34,7 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         run.simulate.iterations,
         run.simulate.jitter,
         run.seed,
-        packets.leaves_node(model) if by_packets else None,
+        packets.external(model, run.network.payload) if by_packets else None,
     )
     network = network_state(model.fluid, model.changes, shared=run.network.engine != "ideal")
     world = parallel.world()
@@ -58,7 +58,7 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         links = links + played.counters["bytes"]
     figures = result.summary(run, model, executor, links, complete)
     if played is not None:
-        figures |= {"exchanges": played.exchanges, "waited_s": played.waited_s, "packets": int(played.counters["packets"].sum())}
+        figures |= {"parallel": played.parallel, "packets": int(played.counters["packets"].sum())}
     figures["wall_s"] = time.perf_counter() - began
     figures["ranks"] = launch.launched().size
     if world.rank == 0:
