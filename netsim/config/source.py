@@ -33,7 +33,10 @@ class Document:
     faults: list[tuple[Place, str]] = field(default_factory=list)
 
     def place(self, path: FieldPath) -> tuple[FieldPath, Place]:
-        """The longest known part of a path, and its place."""
+        """The longest known part of a path, and its place; a section that only `--set` made stands where its first field was set."""
+        below = next((place for other, place in self.places.items() if other[: len(path)] == path and place.line == 0), None)
+        if path and path not in self.places and below is not None:
+            return path[:-1], below
         known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.places), ())
         return known, self.places.get(known, Place("configuration", 1, 1))
 

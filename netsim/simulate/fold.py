@@ -65,7 +65,7 @@ def partition(fluid: Fluid, table: CallTable, groups: Groups, gpu_colour: Array,
 
 
 def _members(groups: Groups, gpu: Array) -> Array:
-    """Sum over a group of its members, each with its part: of two pairs that face each other, a GPU is first in one and last in the other."""
+    """Colours of members with the part each plays: of two pairs that face each other, one GPU is first here and last there."""
     total = np.zeros(len(groups.group_dim), np.uint64)
     for dim, of in enumerate(groups.group_of):
         there = of >= 0
