@@ -91,14 +91,14 @@ def hosts_receive(s: Tables, first: int, last: int, end: int, gpus: bool) -> Non
 
 @njit(cache=True, inline="always")
 def nic_receive(s: Tables, v: int, end: int) -> None:
-    """Let a NIC take what its links bring before `end`."""
+    """Let a NIC take what its links are known to bring before `end`; nothing follows from it sooner than the slack later."""
     more = K.NEVER
     for i in range(s.in_ptr[v], s.in_ptr[v + 1]):
         link = s.in_idx[i]
         if s.wire_next[link] < end:
             receive(s, link, end)
         more = min(more, s.wire_next[link])
-    s.receive_next[v] = more
+    s.receive_next[v] = min(more + s.scal[K.SLACK], K.NEVER)
 
 
 @njit(cache=True, inline="always")

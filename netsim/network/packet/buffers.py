@@ -24,7 +24,8 @@ def thresholds(topology: Topology, network: Network) -> Array:
     ports = np.bincount(top.link_dst[link], minlength=top.vertex_kind.size)
     share = top.vertex_buffer[top.link_dst[link]] // ports[top.link_dst[link]]
     per_byte = 1e12 / np.where(top.link_rate[back] > 0, top.link_rate[back], top.link_rate[link])
-    delay = top.link_latency[back] + np.floor(network.control * per_byte + 0.5).astype(np.int64)
+    # a NIC takes as long to obey as the switch at the other end would; IEEE 802.3 annex 31B allows it far longer
+    delay = np.maximum(top.link_latency[back], top.link_latency[link]) + np.floor(network.control * per_byte + 0.5).astype(np.int64)
     table[link, 3] = delay
     small = np.flatnonzero(share < mtu)
     if small.size:
@@ -76,9 +77,11 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
     return np.stack([xoff, xon, xoff + headroom], axis=1)
 
 
-def window(topology: Topology, network: Network, links: Array) -> int:
-    """Return the longest window: the shortest latency of `links`, or less if the run asks for it. Raises `InputError` for a link without
-    latency.
+def window(topology: Topology, network: Network, links: Array, reaction_ps: int) -> tuple[int, int]:
+    """Return (longest window, slack in ps): how much may be played at once, and how late a NIC may look at what has arrived.
+
+    A window is no longer than the shortest latency of `links`. What follows from a packet's arrival at a NIC happens `reaction_ps` later or more,
+    so links into NICs count with that much more. Raises `InputError` for a link without latency.
     """
     latency = topology.link_latency[links]
     if latency.size and latency.min() <= 0:
@@ -86,5 +89,8 @@ def window(topology: Topology, network: Network, links: Array) -> int:
         raise InputError(
             f"topology: expected a latency above 0 on every link, because windows are as long as the shortest; got 0 ps on {name}"
         )
-    longest = int(latency.min(initial=UNLIMITED))
-    return min(longest, network.window or longest)
+    to_nic = topology.vertex_kind[topology.link_dst[links]] == NIC
+    shortest = int(latency[to_nic].min(initial=UNLIMITED))
+    longest = min(int(latency[~to_nic].min(initial=UNLIMITED)), shortest + reaction_ps)
+    chosen = min(longest, network.window or longest)
+    return chosen, max(0, chosen - shortest)

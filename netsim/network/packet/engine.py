@@ -34,8 +34,9 @@ class PacketEngine:
         self._changes: list[tuple[int, int, float]] = []
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
-        scal[k.WINDOW_PS] = buffers.window(topology, network, self._timed_links)
+        self._reaction_ps = 0 if network.acks == "simulated" else buffers.UNLIMITED
         scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS or scal[k.RECOVERY] else k.NO_ACKS)
+        self._set_window()
         scal[k.NOTIFY], scal[k.TELEMETRY], scal[k.KEEP_HISTORY] = self._control.CNPS, self._control.TELEMETRY, self._control.ACKS
         self._choices(routes)
         self._room_for_log()
@@ -63,7 +64,8 @@ class PacketEngine:
         if self._footprints[-1].uses_scale_up:
             n = self.topology.n_gpus
             self._timed_links = np.union1d(self._timed_links, np.arange(2 * n))
-            self.state.scal[k.WINDOW_PS] = buffers.window(self.topology, self.network, self._timed_links)
+        self._reaction_ps = min(self._reaction_ps, self._footprints[-1].reaction_ps)
+        self._set_window()
         return len(self._footprints) - 1
 
     def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
@@ -244,6 +246,16 @@ class PacketEngine:
             src < 0,
         )
         return first
+
+    def _set_window(self) -> None:
+        """Choose window and slack; what NICs have to look at is due earlier if the slack has become less."""
+        s, before = self.state, int(self.state.scal[k.SLACK])
+        s.scal[k.WINDOW_PS], s.scal[k.SLACK] = buffers.window(self.topology, self.network, self._timed_links, self._reaction_ps)
+        if s.scal[k.SLACK] < before:
+            nics = slice(self.topology.n_gpus + self.topology.n_nodes, s.scal[k.FIRST_SWITCH])
+            due = s.receive_next[nics]
+            due[due < k.NEVER] -= before - s.scal[k.SLACK]
+            s.receive_block[:] = np.minimum.reduceat(s.receive_next, np.arange(0, s.receive_next.size, 32))
 
     def _choices(self, routes: Routes) -> None:
         """Give switches the routes, if they choose packet by packet."""
