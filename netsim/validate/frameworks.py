@@ -38,7 +38,7 @@ def framework_of(row: Row) -> Framework:
 def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
     """Megatron-Core with Transformer Engine, as NeMo, Megatron-Bridge and MLPerf configure it."""
     if "FSDP" in row["sharding"]:
-        assumed.append("Megatron-FSDP: full sharding, gradients and parameters in bf16")
+        assumed.append("Megatron-FSDP: full sharding, gradients and parameters in bf16, activations that do not fit offloaded at no time")
         data: Section = {"sharding": "full", "grad_dtype": "bf16"}
     else:
         assumed.append("distributed optimizer, gradients in bf16, reduction and gathering overlapped")
@@ -59,7 +59,8 @@ def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed
         section["experts"] = {"dispatcher": "flex" if bridge else "alltoall"}
         section["parallel"]["etp"] = 1
         assumed.append(f"balanced experts, not cut by tensor parallelism, {'DeepEP' if bridge else 'all-to-all'} dispatch")
-    return section | _recompute(row, assumed)
+    spare = {"recompute": {"granularity": "none"}} if data["sharding"] == "full" else {}
+    return section | spare | _recompute(row, assumed)
 
 
 def _stages(model: Section, size: dict[str, int], assumed: list[str]) -> Section:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from netsim.errors import InputError
+from netsim.validate.models import shape
 
 FITS = 1.0
 """Share of a GPU's memory that a run may fill before recomputation is assumed."""
@@ -19,10 +20,6 @@ LIMIT_S = 120.0
 ROUNDS = 6
 """Microbatches per pipeline stage from which on a step is extrapolated: between 2 and 3 per stage it has grown by its steady pace."""
 LINEAR = ("iteration_time_s", "compute_s", "bubble_s", "optimizer_s", "other_s")
-LADDER: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("norms and MLPs recomputed, to fit the memory", {"granularity": "selective", "modules": ["layernorm", "mlp"]}),
-    ("every layer recomputed, to fit the memory", {"granularity": "full"}),
-)
 
 
 class Outcome(NamedTuple):
@@ -87,8 +84,7 @@ def _fitted(config: dict[str, Any], assumed: list[str]) -> dict[str, Any]:
     from netsim.simulate.model import build
 
     model, run = None, None
-    steps: list[tuple[str, dict[str, Any]]] = [("", {}), *LADDER] if "recompute" not in config["workload"] else [("", {})]
-    for said, section in steps:
+    for said, section in _ladder(config["workload"]):
         trial = copy.deepcopy(config)
         if section:
             trial["workload"]["recompute"] = section
@@ -100,6 +96,20 @@ def _fitted(config: dict[str, Any], assumed: list[str]) -> dict[str, Any]:
             break
     assert model is not None and run is not None
     return execute(run, model)
+
+
+def _ladder(workload: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """What to recompute, least first; a row that states it leaves no choice."""
+    if "recompute" in workload:
+        return [("", {})]
+    model = workload["model"]
+    modules = ["layernorm", "moe_act" if shape(model, "experts") else "mlp"]
+    modules += ["mla_up_proj"] if shape(model, "attention") == "mla" else []
+    return [
+        ("", {}),
+        (f"{', '.join(modules)} recomputed, to fit the memory", {"granularity": "selective", "modules": modules}),
+        ("every layer recomputed, to fit the memory", {"granularity": "full"}),
+    ]
 
 
 def execute(run: Any, model: Any) -> dict[str, Any]:
