@@ -87,17 +87,20 @@ def busiest(run: RunFile, chosen: Selection, top: int) -> list[dict[str, Any]]:
     links = select(run, chosen)
     used = utilisation(links)
     tiers = np.array([LINK_TIERS.index(t) for t in links.tier], float)
-    _, first, sizes = np.unique(np.stack([tiers, links.rate, np.round(used, 3)]), axis=1, return_index=True, return_counts=True)
+    _, first, group = np.unique(np.stack([tiers, links.rate, np.round(used, 3)]), axis=1, return_index=True, return_inverse=True)
     order = np.lexsort((first, -used[first]))[:top]
-    return [_about(run, links, used, int(first[i]), int(sizes[i])) for i in order if links.nbytes[first[i]] > 0]
+    counted = {name: run[f"links/{name}"][links.number] for name in COUNTED if f"links/{name}" in run}
+    return [_about(run, links, used, np.flatnonzero(group.ravel() == g), counted) for g in order if links.nbytes[first[g]] > 0]
 
 
-def _about(run: RunFile, links: Links, used: Array, i: int, alike: int) -> dict[str, Any]:
+def _about(run: RunFile, links: Links, used: Array, alike: Array, counted: dict[str, Array]) -> dict[str, Any]:
+    """A row about links that are alike: the first of them, and the highest counters of any."""
+    i = int(alike[0])
     out: dict[str, Any] = {
         "link": str(links.name[i]),
         "tier": str(links.tier[i]),
         "rail": int(links.rail[i]),
-        "alike": alike,
+        "alike": len(alike),
         "bytes": float(links.nbytes[i]),
         "utilisation": float(used[i]),
         "rate": float(links.rate[i]),
@@ -111,10 +114,7 @@ def _about(run: RunFile, links: Links, used: Array, i: int, alike: int) -> dict[
         share = links.load[i] / links.load[i].sum()
         names = run.names("categories")
         out["load"] = {names[c]: round(float(share[c]), 4) for c in np.argsort(-share) if share[c] > 0.0005}
-    for name in COUNTED:
-        if f"links/{name}" in run:
-            out[name] = int(run.slice(f"links/{name}", int(links.number[i])))
-    return out
+    return out | {name: int(values[alike].max()) for name, values in counted.items()}
 
 
 def resampled(values: Array, n: int) -> Array:

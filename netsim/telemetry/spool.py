@@ -6,6 +6,7 @@ and outlives the process. Ranks that sample a network of their own append to a f
 that a full disk is an error then and not a bus error later. A run that ends writes its result file and removes the spool.
 """
 
+import io
 import json
 import os
 import shutil
@@ -88,6 +89,7 @@ class Spool:
         try:
             return work()
         except OSError as error:
+            self.remove()
             raise unwritable(self.folder, error) from None
 
     def remove(self) -> None:
@@ -104,7 +106,7 @@ def recover(folder: Path) -> h5py.File:
         frame, happened = read_frame(folder), read_happened(folder)
     except (OSError, KeyError, ValueError):
         raise InputError(f"{folder}: expected the spool of a run; it was killed before it had begun") from None
-    file = h5py.File(f"{folder}.h5", "w", driver="core", backing_store=False)
+    file = h5py.File(io.BytesIO(), "w")
     write_head(file, frame.attributes)
     from netsim.telemetry.write import Writer
 

@@ -1,5 +1,6 @@
 """One result file per run: written under a temporary name, renamed when it is whole."""
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,21 +51,23 @@ class Writer:
 
 @contextmanager
 def result_file(path: Path, attributes: Mapping[str, Any]) -> Iterator[Writer]:
-    """Open `path` for writing under a temporary name; it takes its own name only if nothing fails.
+    """Make a file in memory and write it to `path` under a temporary name; it takes its own name only if nothing fails.
 
-    Raises InputError, naming the path, where the file cannot be written.
+    Raises InputError, naming the path, where the file cannot be written. HDF5 itself does not survive a disk that becomes full, hence the
+    memory: as much as the compressed file takes.
     """
-    part = path.with_name(path.name + ".part")
+    part, buffer = path.with_name(path.name + ".part"), io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        write_head(file, attributes)
+        yield Writer(file)
     with written(path), _removed(part):
-        with h5py.File(part, "w") as file:
-            write_head(file, attributes)
-            yield Writer(file)
+        part.write_bytes(buffer.getbuffer())
         os.replace(part, path)
 
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Turn what the operating system, or HDF5, says about `path` into one line for the person: no room, no right, no such folder."""
+    """Turn what the operating system says about `path` into one line for the person: no room, no right, no such folder."""
     try:
         yield
     except OSError as error:
@@ -73,10 +76,7 @@ def written(path: Path) -> Iterator[None]:
 
 def unwritable(path: Path, error: OSError) -> InputError:
     """The line for a file that cannot be written."""
-    text = os.strerror(error.errno) if error.errno else str(error)
-    for known in ("No space left on device", "File too large", "Disk quota exceeded"):  # HDF5 hides the number in a long sentence
-        text = known if known in text else text
-    return InputError(f"{path}: expected a place that can be written; got: {text.splitlines()[0].lower()}")
+    return InputError(f"{path}: expected a place that can be written; got: {(error.strerror or str(error)).lower()}")
 
 
 @contextmanager

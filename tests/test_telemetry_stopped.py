@@ -1,0 +1,94 @@
+"""Runs that do not end: killed, told to stop, out of disk space. What is left reads like a whole run, and says that it is none."""
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import netsim as package
+from tests.conftest import start
+from tests.telemetry_runs import SMALL, simulated
+
+LONG = ("run", "runs/h100_16.yaml", *(w for s in (*SMALL, "simulate.iterations=100000", "telemetry.interval=10 ms") for w in ("--set", s)))
+
+
+@pytest.fixture
+def going(tmp_path):
+    """A long run that has been under way for a while: its process and its folder."""
+    simulated(tmp_path / "warm")  # compiles what the process would have to
+    process = start(1, ["-m", "netsim", *LONG, "--out", str(tmp_path / "out")], os.getcwd(), {})
+    log, deadline = tmp_path / "out" / "spool" / "log.bin", time.monotonic() + 90
+    while not (log.exists() and log.stat().st_size > 1 << 20):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield process, tmp_path / "out"
+    process.kill()
+    process.communicate()
+
+
+def test_killed_run_is_read_from_its_spool(going, netsim, tmp_path):
+    process, out = going
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (out / "result.h5").exists()
+    with package.open_run(out) as run:
+        assert not run.complete and run.end_ps > 0
+        assert (run["operations/end"] > 0).sum() > 100
+        assert (run["flows/end"] <= run.end_ps).all() and len(run["flows/end"]) > 100
+        link = int(np.argmax(run["links/bytes"]))
+        assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=1e-4)
+    page, trace = tmp_path / "p.html", tmp_path / "t"
+    for words in (("links", out), ("report", out, "--html", page), ("trace", out, "-o", trace), ("compare", out, out)):
+        result = netsim(*words)
+        assert result.returncode == 0, result.stderr
+        assert "INCOMPLETE" in result.stdout
+
+
+def test_sigterm_writes_what_there_is(going):
+    process, out = going
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert sorted(p.name for p in out.iterdir()) == ["result.h5", "summary.json"]
+    assert json.loads((out / "summary.json").read_text())["complete"] is False
+    with package.open_run(out) as run:
+        assert not run.complete
+        link = int(np.argmax(run["links/bytes"]))
+        assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=0.02)  # moved bytes are booked as calls end
+
+
+def limited(room: int) -> str:
+    """A limit on the size of files stands for a disk without room: the operating system's answer takes the same way."""
+    return f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
+
+
+def test_no_room_for_the_spool_is_one_line(python, tmp_path):
+    settings = [w for s in SMALL for w in ("--set", s)]
+    words = ("run", os.path.abspath("runs/h100_16.yaml"), *settings, "--out", tmp_path / "out", "--quiet")
+    result = python("-c", limited(20_000) + "from netsim.cli.main import main; sys.exit(main())", *words)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count("\n") == 1
+    assert str(tmp_path / "out") in result.stderr and "file too large" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_room_for_the_result_is_one_line(python, tmp_path):
+    text = """
+import numpy as np
+from pathlib import Path
+from netsim.errors import InputError
+from netsim.telemetry.write import result_file
+try:
+    with result_file(Path("result.h5"), {}) as writer:
+        writer.put("links/rate", np.random.default_rng(0).random(100_000))
+except InputError as error:
+    print(error)
+"""
+    result = python("-c", limited(50_000) + text)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "result.h5: expected a place that can be written; got: file too large\n"
+    assert list(tmp_path.iterdir()) == []
