@@ -11,7 +11,7 @@ from netsim.errors import InputError
 from netsim.progress import progress
 from netsim.study import points as study_points
 from netsim.study.points import Point
-from netsim.study.results import DONE, FAILED, ILLEGAL, MISSING, Result
+from netsim.study.results import DONE, FAILED, ILLEGAL, MISSING, Result, todo
 
 if TYPE_CHECKING:
     from netsim.config.study import Study
@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
     writable(folder)
     found = study_points.points(study, args.file)
     _check_prices(dict(study.prices))
-    todo = _todo(found, folder, args.part)
+    left = todo(_part(found, args.part), folder)
     if args.count:
-        print(len(todo))
+        print(len(left))
         return 0
-    if todo and not args.collect:
-        _simulate(todo, folder, dict(study.prices), args)
+    if left and not args.collect:
+        _simulate(left, folder, dict(study.prices), args)
     return 0 if args.part else _finish(study, found, folder, args)
 
 
@@ -57,20 +57,18 @@ def _check_prices(prices: dict[str, float]) -> None:
         known(prices)
 
 
-def _todo(found: list[Point], folder: Path, part: str) -> list[Point]:
-    """Points of this part that are not done yet, each configuration once; those that failed are tried again."""
-    from netsim.study.results import find
-
+def _part(found: list[Point], part: str) -> list[Point]:
+    """Every N-th distinct configuration, beginning with the I-th, whatever has been done; all without a part."""
     distinct = list({point.key: point for point in found if point.run is not None}.values())
-    if part:
-        first, _, step = part.partition("/")
-        if not (first.isdigit() and step.isdigit() and int(first) < int(step)):
-            raise InputError(f"--part: expected I/N with I below N, such as 0/4; got {part!r}")
-        distinct = distinct[int(first) :: int(step)]
-    return [point for point in distinct if find(folder, point.key).status in (MISSING, FAILED)]
+    if not part:
+        return distinct
+    first, _, step = part.partition("/")
+    if not (first.isdigit() and step.isdigit() and int(first) < int(step)):
+        raise InputError(f"--part: expected I/N with I below N, such as 0/4; got {part!r}")
+    return distinct[int(first) :: int(step)]
 
 
-def _simulate(todo: list[Point], folder: Path, prices: dict[str, float], args: argparse.Namespace) -> None:
+def _simulate(left: list[Point], folder: Path, prices: dict[str, float], args: argparse.Namespace) -> None:
     from netsim.study.pool import simulate_all
 
     jobs = args.jobs or len(os.sched_getaffinity(0))
@@ -78,9 +76,9 @@ def _simulate(todo: list[Point], folder: Path, prices: dict[str, float], args: a
 
         def told(done: float, point: Point, result: Result | None) -> None:
             what = point.name + ("" if result is None else f": {result.status}")
-            shown.update(done / len(todo), f"{int(done)} of {len(todo)} points, {what}")
+            shown.update(done / len(left), f"{int(done)} of {len(left)} points, {what}")
 
-        simulate_all(todo, folder, prices, jobs, told, args.keep)
+        simulate_all(left, folder, prices, jobs, told, args.keep)
 
 
 def _finish(study: "Study", found: list[Point], folder: Path, args: argparse.Namespace) -> int:

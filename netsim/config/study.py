@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from netsim.config.fields import Index
+from netsim.config.slurm import Slurm
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Axis:
     name: heading of its column. Then one of three:
     field, values: a field of the run file, and its values one by one;
     zip: fields whose values go together, first with first, second with second;
-    variants: named sets of fields.
+    variants: named sets of fields; `base` among them takes another run file than the study's.
     labels: what to call the values, where they do not speak for themselves.
     """
 
@@ -98,6 +99,7 @@ class Study:
     constraints: what makes a point infeasible. prices: of single items, where they differ from netsim/study/prices.yaml.
     figures: drawn from the table. lessons: sentences of the page; `{metric @ label}` and `{metric @ label vs label | .2f}` stand for values
     and ratios of the table, `{argmax metric}` and `{argmin metric}` for the label of the best feasible point.
+    slurm: what an array job asks for: `nodes` tasks with `ranks_per_node` points side by side in each.
     """
 
     name: str
@@ -112,6 +114,7 @@ class Study:
     prices: dict[str, float] = dataclasses.field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     lessons: tuple[str, ...] = ()
+    slurm: Slurm = dataclasses.field(default_factory=Slurm)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) for what single fields cannot say."""

@@ -60,6 +60,8 @@ def at_rate(table: dict[str, float], item: str, rate: float) -> float:
     if not x[0] <= gbps <= x[-1]:
         end = 0 if gbps < x[0] else -1
         return float(y[end] * gbps / x[end])
+    if y.min() <= 0:
+        return float(np.interp(gbps, x, y))
     return float(np.exp(np.interp(np.log(gbps), np.log(x), np.log(y))))
 
 

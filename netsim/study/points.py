@@ -35,21 +35,21 @@ def read(file: Path) -> Study:
 
 def points(study: Study, file: Path) -> list[Point]:
     """All points in the order of the axes, the last fastest; seeds fastest of all."""
-    base = file.parent / study.base
     prices = json.dumps(dict(study.prices), sort_keys=True)
     found = []
     for steps in itertools.product(*(axis.settings() for axis in study.axes)):
         labels = tuple(label for label, _ in steps)
         settings = [*_flat(study.set), *(pair for _, fields in steps for pair in _flat(fields))]
         for seed in study.seeds or (None,):
-            found.append(_point(base, labels, settings, seed, prices))
+            found.append(_point(file.parent, study.base, labels, dict(settings), seed, prices))
     if all(point.run is None for point in found):
         raise InputError(f"{file}: expected points that can be; of '{found[0].name}': {found[0].problem}")
     return found
 
 
-def _point(base: Path, labels: tuple[str, ...], settings: list[tuple[str, Any]], seed: int | None, prices: str) -> Point:
-    written = dict(settings) | ({} if seed is None else {"seed": seed})
+def _point(beside: Path, base_of_all: str, labels: tuple[str, ...], written: dict[str, Any], seed: int | None, prices: str) -> Point:
+    base = beside / written.pop("base", base_of_all)
+    written |= {} if seed is None else {"seed": seed}
     try:
         run = load(base, [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in written.items()])
     except InputError as error:

@@ -15,7 +15,7 @@ from netsim.config import places
 from netsim.errors import InputError
 from netsim.progress import Progress
 from netsim.study.points import Point
-from netsim.study.results import DONE, FAILED, ILLEGAL, Result, save
+from netsim.study.results import DONE, FAILED, ILLEGAL, MISSING, Result, save
 
 
 class _Told(Progress):
@@ -31,7 +31,7 @@ class _Told(Progress):
 
 
 def simulate_point(point: Point, folder: Path, prices: dict[str, float], progress: Progress, keep: bool = False) -> Result:
-    """Simulate one point and keep what it gives; result files are removed unless `keep`."""
+    """Simulate one point and keep what it gives, unless a signal stopped it; result files are removed unless `keep`."""
     from netsim.simulate import simulate
     from netsim.study.metrics import collect
 
@@ -41,14 +41,17 @@ def simulate_point(point: Point, folder: Path, prices: dict[str, float], progres
         out.mkdir(parents=True, exist_ok=True)
         with places(point.run):
             summary = simulate(point.run, out, progress)
+            stopped = not summary["complete"] and point.run.simulate.max_wall is None
             result = Result(DONE, "" if summary["complete"] else "incomplete", collect(point.run, summary, out, prices))
+            result = Result(MISSING, "stopped") if stopped else result
     except InputError as error:
         result = Result(ILLEGAL, "; ".join(error.lines))
     except Exception as error:
         result = Result(FAILED, f"{type(error).__name__}: {error} ({_where(error)})")
     if not keep:
         shutil.rmtree(out, ignore_errors=True)
-    save(folder, point.key, result)
+    if result.status != MISSING:
+        save(folder, point.key, result)
     return result
 
 
@@ -93,7 +96,7 @@ def simulate_all(
                 told(done + sum(share for *_, share in at_work.values()), point, message)
     finally:
         for process, _ in [*idle, *((process, pipe) for pipe, (process, *_) in at_work.items())]:
-            process.terminate()
+            process.kill()
 
 
 def _ready(pipes: Iterable[Any]) -> list[Connection]:

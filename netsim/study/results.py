@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from netsim.study.points import Point
+
 DONE, ILLEGAL, FAILED, MISSING = "done", "illegal", "failed", "missing"
 
 
@@ -40,3 +42,9 @@ def find(folder: Path, key: str) -> Result:
         return Result(**data)
     except (OSError, ValueError, TypeError):
         return Result(MISSING)
+
+
+def todo(points: list[Point], folder: Path) -> list[Point]:
+    """Points that are not done yet, each configuration once; those that failed are tried again."""
+    distinct = {point.key: point for point in points if point.run is not None}
+    return [point for key, point in distinct.items() if find(folder, key).status in (MISSING, FAILED)]
