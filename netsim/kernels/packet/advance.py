@@ -31,7 +31,7 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
         start = min(earliest(s.receive_block, n_blocks), earliest(s.send_block, n_blocks))
         if start > limit:
             break
-        end = min(start + scal[K.WINDOW_PS], limit + 1)
+        end = min(start + window(s), limit + 1)
         scal[K.WINDOWS] += 1
         hosts_receive(s, first_nic, first_switch, end, False)
         hosts_receive(s, 0, n_gpus, end, True)
@@ -45,6 +45,12 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
         switches(s, first_switch, n_vertices, end)
     scal[K.NOW] = max(scal[K.NOW], min(until, first_done(s)))
     return scal[K.NOW]
+
+
+@njit(cache=True, forceinline=True)
+def window(s: Tables) -> int:
+    """Return how long a window may be: links inside nodes count only while a call uses them."""
+    return s.scal[K.WINDOW_PS] if s.scal[K.INSIDE_CALLS] == 0 else s.scal[K.INSIDE_WINDOW]
 
 
 @njit(cache=True)

@@ -8,7 +8,7 @@ time passes, so each call keeps its own, and only those that are least are compu
 from numba import njit
 
 from netsim.kernels.packet import layout as k
-from netsim.kernels.packet.advance import earliest, first_done
+from netsim.kernels.packet.advance import earliest, first_done, window
 from netsim.kernels.packet.port import transfer
 from netsim.kernels.packet.tables import Tables
 
@@ -18,7 +18,7 @@ def next_completion(s: Tables) -> int:
     """Return the bound, NEVER where no call is under way."""
     now, n_blocks = s.scal[k.NOW], (s.scal[k.N_VERTICES] + 31) >> k.BLOCK_SHIFT
     done = first_done(s)
-    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + s.scal[k.WINDOW_PS])
+    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + window(s))
     event = min(event, k.NEVER)
     while True:
         least, which = done, -1

@@ -117,6 +117,7 @@ def ended(s: Tables, c: int) -> None:
     """Move call `c` from those under way to those that have completed."""
     s.done[s.scal[K.DONE_CALLS]] = c
     s.scal[K.DONE_CALLS] += 1
+    s.scal[K.INSIDE_CALLS] -= s.call[(c << K.CALL) + K.INSIDE]
     n = s.scal[K.LIVE_CALLS] - 1
     other, place = s.live[n], s.call[(c << K.CALL) + K.PLACE]
     s.live[place] = other

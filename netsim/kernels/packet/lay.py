@@ -95,6 +95,7 @@ def begin(s: Tables, c: int, t: int) -> None:
             s.rx[(f << K.RX) + K.RX_MESSAGE] = 0
     s.call[(c << K.CALL) + K.EDGES_LEFT] = left
     s.call[(c << K.CALL) + K.LAST_PS] = t
+    s.scal[K.INSIDE_CALLS] += s.call[(c << K.CALL) + K.INSIDE]
     s.live[s.scal[K.LIVE_CALLS]] = c
     s.call[(c << K.CALL) + K.PLACE] = s.scal[K.LIVE_CALLS]
     s.call[(c << K.CALL) + K.BOUND] = t

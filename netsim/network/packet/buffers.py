@@ -80,8 +80,8 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
 def window(topology: Topology, network: Network, links: Array, reaction_ps: int) -> tuple[int, int]:
     """Return (longest window, slack in ps): how much may be played at once, and how late a NIC may look at what has arrived.
 
-    A window is no longer than the shortest latency of `links`. What follows from a packet's arrival at a NIC happens `reaction_ps` later or more,
-    so links into NICs count with that much more. Raises `InputError` for a link without latency.
+    A window is no longer than the shortest latency of `links`. What follows from a packet's arrival at a NIC happens `reaction_ps` later or
+    more, so links into NICs count with that much more. Raises `InputError` for a link without latency.
     """
     latency = topology.link_latency[links]
     if latency.size and latency.min() <= 0:

@@ -34,6 +34,7 @@ class PacketEngine:
         self._changes: list[tuple[int, int, float]] = []
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
+        self._uses_scale_up = False
         self._reaction_ps = 0 if network.acks == "simulated" else buffers.UNLIMITED
         scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS or scal[k.RECOVERY] else k.NO_ACKS)
         self._set_window()
@@ -61,9 +62,7 @@ class PacketEngine:
         """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""
         self._footprints.append(footprint(self.topology, self.routes, self.network, plan, np.asarray(members, np.int64)))
         self._idle.append([])
-        if self._footprints[-1].uses_scale_up:
-            n = self.topology.n_gpus
-            self._timed_links = np.union1d(self._timed_links, np.arange(2 * n))
+        self._uses_scale_up |= self._footprints[-1].uses_scale_up
         self._reaction_ps = min(self._reaction_ps, self._footprints[-1].reaction_ps)
         self._set_window()
         return len(self._footprints) - 1
@@ -192,7 +191,7 @@ class PacketEngine:
         )
         s.edge[e0 << k.EDGE : self.n_edges << k.EDGE] = rows.ravel()
         row = s.call[c << k.CALL : (c + 1) << k.CALL]
-        row[k.CALL_EDGE_0], row[k.CALL_EDGES], row[k.HANDLE] = e0, n, handle
+        row[k.CALL_EDGE_0], row[k.CALL_EDGES], row[k.HANDLE], row[k.INSIDE] = e0, n, handle, fp.uses_scale_up
         return c
 
     def _append_deps(self, fp: Footprint) -> int:
@@ -251,6 +250,8 @@ class PacketEngine:
         """Choose window and slack; what NICs have to look at is due earlier if the slack has become less."""
         s, before = self.state, int(self.state.scal[k.SLACK])
         s.scal[k.WINDOW_PS], s.scal[k.SLACK] = buffers.window(self.topology, self.network, self._timed_links, self._reaction_ps)
+        inside = np.arange(2 * self.topology.n_gpus) if self._uses_scale_up else self._timed_links[:0]
+        s.scal[k.INSIDE_WINDOW] = min(int(s.scal[k.WINDOW_PS]), buffers.window(self.topology, self.network, inside, 0)[0])
         if s.scal[k.SLACK] < before:
             nics = slice(self.topology.n_gpus + self.topology.n_nodes, s.scal[k.FIRST_SWITCH])
             due = s.receive_next[nics]
