@@ -18,7 +18,9 @@ LAYOUTS = {
     "cp2": ("workload.parallel.tp=4", "workload.parallel.pp=2", "workload.parallel.cp=2", "workload.parallel.dp=2"),
     "interleaved": ("workload.parallel.tp=8", "workload.parallel.pp=4", "workload.parallel.vpp=2", "workload.parallel.dp=1"),
     "ecmp": ("workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "topology.routing=ecmp"),
-    "slow gpu": ("workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "simulate.slow_gpus=[{gpu: 27, factor: 1.3}]"),
+    "slow gpu": (
+        "workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "simulate.slow_gpus=[{gpu: 27, factor: 1.3}]",
+    ),
     "slow link": (
         "workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2",
         "topology.faults=[{link: nic n2.3 -> leaf r3.s0, rate: 10 Gbps}]",
@@ -55,7 +57,7 @@ def test_one_slow_gpu_slows_the_iteration(tmp_path):
 
 
 def test_time_of_every_gpu_is_accounted_for(tmp_path):
-    summary, result = run(tmp_path / "run", *LAYOUTS["tp2 pp4 dp4"], "simulate.jitter=0.05")
+    _, result = run(tmp_path / "run", *LAYOUTS["tp2 pp4 dp4"], "simulate.jitter=0.05")
     with result:
         used = result["gpus/busy"].sum(axis=1) + result["gpus/exposed"].sum(axis=1) + result["gpus/bubble"]
         # kernels beside the compute stream (scaling of gradients) count as busy without occupying it
@@ -83,15 +85,27 @@ def test_iteration_is_not_faster_than_physics(tmp_path):
 
 
 def test_bytes_of_gpt3_nics_are_those_of_the_worked_example(tmp_path):
-    # GPT-3 175B, TP 8, PP 8, DP 16: a GPU of a middle stage sends by its NIC what a ring of 16 makes of 10,875,691,008 bytes of gradients
-    # and 5,437,845,504 of parameters, one activation and one gradient of 6,291,456 bytes per microbatch, and a few words for the gradient norm
+    # GPT-3 175B, TP 8, PP 8, DP 16: a GPU of a middle stage sends by its NIC what a ring of 16 makes of 10,875,691,008 bytes of
+    # gradients and 5,437,845,504 of parameters, an activation and a gradient of 6,291,456 bytes per microbatch, and a few words for
+    # the gradient norm
     summary = simulate(load("runs/h100_1024.yaml"), tmp_path, Progress())
     with open_run(tmp_path) as result:
         names = list(result["links/name"])
         sent = result["links/bytes"][names.index("nic n40.3 -> leaf r3.s1")]
     expected = 10_195_960_320 + 5_097_980_160 + 2 * 603_979_776
     assert expected <= sent <= expected * (1 + 1e-5) + 1e5
-    assert summary["iteration_time_s"] > 10_195_960_320 / 50e9 + summary["tflops_per_gpu"] * summary["iteration_time_s"] / summary["peak_tflops"]
+    at_peak = summary["tflops_per_gpu"] * summary["iteration_time_s"] / summary["peak_tflops"]
+    assert summary["iteration_time_s"] > 10_195_960_320 / 50e9 + at_peak
+
+
+def test_interval_follows_from_kernel_times(tmp_path):
+    summary, _ = run(tmp_path / "run", *LAYOUTS["tp8 pp2 dp2"])
+    origin = summary["kernel_times"]
+    assert origin["exact"] + origin["interpolated"] + origin["roofline"] == pytest.approx(1)
+    assert summary["iteration_time_s_low"] < summary["iteration_time_s"] < summary["iteration_time_s_high"]
+    assert len(origin["missed"]) == 10
+    assert all(entry["runs"] % 16 == 0 for entry in origin["missed"]), "kernels of a stage run on its 16 GPUs alike"
+    assert sum(entry["share"] for entry in origin["missed"]) < 1
 
 
 def test_summary_has_the_promised_names(tmp_path):

@@ -22,6 +22,7 @@ def _head(s: dict[str, Any]) -> str:
         f"[bold]{s['name']}[/]  {s['gpus']:,} GPUs, {s['engine']} engine"
         + ("" if s["complete"] else "  [bold red]INCOMPLETE: stopped before the end[/]"),
         f"  iteration time    {_time(s['iteration_time_s'])}",
+        *_interval(s),
         f"  throughput        {s['tokens_per_s']:,.0f} tokens/s",
         f"  per GPU           {s['tflops_per_gpu']:.1f} TFLOP/s, MFU {100 * s['mfu']:.1f} % of {s['peak_tflops']:,.0f} TFLOP/s",
         f"  peak memory       {s['peak_memory_gib']:.1f} GiB per GPU",
@@ -33,15 +34,25 @@ def _head(s: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _interval(s: dict[str, Any]) -> list[str]:
+    """Where kernel times come from, and what that makes of the iteration time."""
+    if "kernel_times" not in s:
+        return []
+    low, high, origin = s["iteration_time_s_low"], s["iteration_time_s_high"], s["kernel_times"]
+    shares = ", ".join(f"{100 * origin[name]:.0f} % {name}" for name in ("exact", "interpolated", "roofline"))
+    return [f"    9 in 10 within  {_time(low)} to {_time(high)} (kernel times: {shares})"]
+
+
 def _traffic(s: dict[str, Any]) -> str:
     fct = s["fct_us"]
     lines = [
         f"[bold]{s['name']}[/]  {s['flows']:,} flows between {s['nics']:,} NICs, {s['engine']} engine",
         f"  all done after    {_time(s['end_s'])}",
-        f"  completion (us)   min {fct['min']:.3f}, mean {fct['mean']:.3f}, median {fct['p50']:.3f}, p99 {fct['p99']:.3f}, max {fct['max']:.3f}",
-        f"  simulated         {format_size(s['network_bytes'])} over NICs" + (f", {s['packets']:,.0f} packet-hops" if "packets" in s else ""),
+        "  completion (us)   " + ", ".join(f"{name} {value:.3f}" for name, value in fct.items()),
+        f"  simulated         {format_size(s['network_bytes'])} over NICs",
     ]
     if "packets" in s:
+        lines[-1] += f", {s['packets']:,.0f} packet-hops"
         marks = f"{s['ecn']:,.0f} marks, {s['drops']:,.0f} drops, {s['reordered']:,.0f} reordered"
         lines.append(f"  switches          {marks}, paused for {format_time(s['pause_ps'])} (sum over links)")
     lines.append(f"  wall time         {s['wall_s']:.2f} s")

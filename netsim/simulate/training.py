@@ -12,6 +12,7 @@ from netsim.kernels.structs import Array
 from netsim.network.flow.state import state as network_state
 from netsim.progress import Progress
 from netsim.simulate import gpus, loop, packets, record, result
+from netsim.simulate.certainty import certainty
 from netsim.simulate.model import Model, build
 from netsim.simulate.stopping import Stopping, leave
 from netsim.telemetry.spool import Spool
@@ -59,6 +60,8 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
     figures = result.summary(run, model, executor, links, complete)
     if played is not None:
         figures |= {"parallel": played.parallel, "packets": int(played.counters["packets"].sum())}
+    if run.compute is not None and figures["iteration_time_s"] > 0:
+        figures |= certainty(model, figures["compute_s"] + figures["optimizer_s"], figures["iteration_time_s"])
     figures["wall_s"] = time.perf_counter() - began
     figures["ranks"] = launch.launched().size
     if world.rank == 0:
