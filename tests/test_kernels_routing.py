@@ -10,15 +10,15 @@ import topologies
 from netsim.config.topology import Edge, Fabric, Switch
 from netsim.kernels import routing
 from netsim.kernels.components import components
+from netsim.kernels.hashing import mix_word
 from netsim.kernels.maxflow import max_flow
-from netsim.kernels.shortest_paths import mix
 from netsim.kernels.structs import Routes, Topology
 
 
 def test_mix_is_splitmix64() -> None:
-    """The first outputs for seed 0: the state grows by the golden gamma, mix(x) adds it first."""
+    """The first outputs for seed 0: the state grows by the golden gamma, mix_word(x) adds it first."""
     gamma = 0x9E3779B97F4A7C15
-    outputs = [int(np.uint64(mix(np.uint64(i * gamma % 2**64)))) for i in range(3)]
+    outputs = [int(np.uint64(mix_word(np.uint64(i * gamma % 2**64)))) for i in range(3)]
     assert outputs == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 

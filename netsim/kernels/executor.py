@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from netsim.kernels import flow, heap
+from netsim.kernels.hashing import mix_word
 from netsim.kernels.jit import inlined, kernel
 from netsim.kernels.structs import COMM, Array
 
@@ -89,7 +90,7 @@ class Exec(NamedTuple):
     record_begin: Array  # int64[...] all members there
     record_end: Array  # int64[...]
     start_t: Array  # int64[X] external calls to start: time, group, call place
-    start_group: Array  # int32[X]
+    start_group: Array  # int64[X]
     start_call: Array  # int64[X]
 
 
@@ -378,19 +379,9 @@ def _kernel_time(x, gpu, row):
 
 
 @inlined
-def _mix(h):
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return h ^ (h >> np.uint64(31))
-
-
-@inlined
 def _normal(seed, gpu, row, turn):
     """A standard normal number that is a function of its arguments (splitmix64, Box-Muller)."""
-    h = _mix(seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(gpu + 1))
-    h = _mix(h + np.uint64(0x9E3779B97F4A7C15) * np.uint64(row + 1))
-    h = _mix(h + np.uint64(0x9E3779B97F4A7C15) * np.uint64(turn + 1))
+    h = mix_word(mix_word(mix_word(seed ^ np.uint64(gpu + 1)) ^ np.uint64(row + 1)) ^ np.uint64(turn + 1))
     u = (np.float64(h >> np.uint64(11)) + 0.5) / 9007199254740992.0
-    h = _mix(h + np.uint64(0x9E3779B97F4A7C15))
-    v = np.float64(h >> np.uint64(11)) / 9007199254740992.0
+    v = np.float64(mix_word(h) >> np.uint64(11)) / 9007199254740992.0
     return np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * v)

@@ -16,7 +16,7 @@ A NIC with several ports chooses among those whose leaf is nearest to the destin
 import numpy as np
 from numba import njit
 
-from netsim.kernels.shortest_paths import mix
+from netsim.kernels.hashing import mix_word
 from netsim.kernels.structs import Array, Routes, Topology
 
 STATIC, DMODK, ECMP = 0, 1, 2
@@ -30,10 +30,10 @@ def choose(routes: Routes, n: int, divisor: int, switch: int, src_nic: int, dst_
         return 0
     if routes.mode == DMODK:
         return (routes.nic_order[dst_nic] // divisor) % n
-    h = mix(np.uint64(routes.seed) ^ (np.uint64(switch + 1) << np.uint64(32)))
-    h = mix(h ^ (np.uint64(src_nic) << np.uint64(32)) ^ np.uint64(dst_nic))
+    h = mix_word(np.uint64(routes.seed) ^ (np.uint64(switch + 1) << np.uint64(32)))
+    h = mix_word(h ^ (np.uint64(src_nic) << np.uint64(32)) ^ np.uint64(dst_nic))
     if routes.mode == ECMP:
-        h = mix(h ^ np.uint64(qp))
+        h = mix_word(h ^ np.uint64(qp))
     return int(np.int64(((h >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)))
 
 

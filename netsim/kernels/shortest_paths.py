@@ -12,18 +12,10 @@ open-addressing hash table. Cost: groups x links; memory: switches x groups.
 import numpy as np
 from numba import njit
 
+from netsim.kernels.hashing import mix_word
 from netsim.kernels.structs import Array
 
 _EMPTY = np.int32(-1)
-
-
-@njit(cache=True, inline="always")
-def mix(x: np.uint64) -> np.uint64:
-    """Finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): 64 well-mixed bits of 64 bits."""
-    x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @njit(cache=True)
@@ -63,7 +55,7 @@ def next_hops(
     key, size = np.zeros(n, np.uint64), np.zeros(n, np.int32)
     in_hash = np.empty(in_link.size, np.uint64)
     for i in range(in_link.size):
-        in_hash[i] = mix(np.uint64(in_link[i]))
+        in_hash[i] = mix_word(np.uint64(in_link[i]))
 
     for g in range(n_groups):
         # distances, nearest switches first; whoever is one further away has this link among its candidates

@@ -3,7 +3,7 @@
 import numpy as np
 
 from netsim.kernels.executor import Exec
-from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
+from netsim.kernels.structs import CATEGORIES, Array, Groups, Programs
 from netsim.simulate.calls import CallTable
 
 
@@ -38,68 +38,51 @@ def state(
     def zeros(size: int, dtype: type = np.int64) -> Array:
         return np.zeros(size, dtype)
 
+    per_gpu = {name: zeros(n, np.int32) for name in ("occupied", "active", "round", "live")}
+    per_gpu |= {name: np.zeros((n, len(CATEGORIES)), np.int64) for name in ("busy", "exposed")}
+    per_stream = {name: zeros(n * streams) for name in ("next_row", "free_at", "since", "touched")}
+    per_group = {name: zeros(n_groups) for name in ("group_since", "group_begin", "group_call")}
+    per_signal = {name: zeros(int(n_signals.sum())) for name in ("signal_begin", "signal_end")}
+    per_record = {name: zeros(n_records) for name in ("record_start", "record_begin", "record_end")}
+    per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call")}
+    of_programs = {name: getattr(programs, name) for name in ("stream_ptr", "kind", "duration", "dim", "category", "dep_ptr", "dep_idx")}
+    of_groups = {name: getattr(groups, name) for name in ("group_of", "member_ptr", "member_idx")}
+    places = ("row_call", "group_call_ptr", "call_flow", "call_sms", "call_launch", "footprint_group")
+    of_table = {name: getattr(table, name) for name in places}
     return Exec(
+        **of_programs,
+        **of_groups,
+        **of_table,
+        **per_gpu,
+        **per_stream,
+        **per_group,
+        **per_signal,
+        **per_record,
+        **per_start,
         scalar=zeros(8),
         n_streams=streams,
         n_sms=n_sms,
         iterations=iterations,
-        stream_ptr=programs.stream_ptr,
-        kind=programs.kind,
-        duration=programs.duration,
-        dim=programs.dim,
-        category=programs.category,
-        dep_ptr=programs.dep_ptr,
-        dep_idx=programs.dep_idx,
         row_stream=row_stream,
         row_signal=signal,
-        row_call=table.row_call,
-        group_of=groups.group_of,
-        member_ptr=groups.member_ptr,
-        member_idx=groups.member_idx,
-        group_call_ptr=table.group_call_ptr,
-        call_flow=table.call_flow,
-        call_sms=table.call_sms,
         call_external=zeros(len(table.call_flow), np.int8) if external is None else external,
-        call_launch=table.call_launch,
-        footprint_group=table.footprint_group,
         program=program.astype(np.int32),
         slow=slow.astype(np.float64),
         jitter=np.array([jitter]),
         jitter_seed=np.array([seed], np.uint64),
-        next_row=zeros(n * streams),
-        free_at=zeros(n * streams),
         state=zeros(n * streams, np.int8),
         blocked_on=np.full(n * streams, -1, np.int64),
-        since=zeros(n * streams),
         work=np.zeros(n * streams),
-        touched=zeros(n * streams),
         version=zeros(n * streams, np.int32),
         signal_ptr=(np.cumsum(n_signals) - n_signals).astype(np.int64),
-        signal_begin=zeros(int(n_signals.sum())),
-        signal_end=zeros(int(n_signals.sum())),
-        occupied=zeros(n, np.int32),
-        active=zeros(n, np.int32),
-        round=zeros(n, np.int32),
-        live=zeros(n, np.int32),
         group_arrived=zeros(n_groups, np.int32),
-        group_since=zeros(n_groups),
-        group_begin=zeros(n_groups),
-        group_call=zeros(n_groups),
         stack=zeros(2 * n * streams + 8, np.int32),
         heap_t=zeros(queue),
         heap_key=zeros(queue),
         heap_version=zeros(queue, np.int32),
-        busy=np.zeros((n, len(CATEGORIES)), np.int64),
-        exposed=np.zeros((n, len(CATEGORIES)), np.int64),
         bubble=zeros(n),
         end=zeros(n),
         record_ptr=record_ptr.astype(np.int64),
-        record_start=zeros(n_records),
-        record_begin=zeros(n_records),
-        record_end=zeros(n_records),
-        start_t=zeros(4 * n_groups + 64),
-        start_group=zeros(4 * n_groups + 64, np.int32),
-        start_call=zeros(4 * n_groups + 64),
     )
 
 
@@ -117,8 +100,3 @@ def _signals(programs: Programs, row_stream: Array) -> tuple[Array, Array]:
     count = np.bincount(owner, minlength=programs.n_programs)
     signal[awaited] = np.arange(len(awaited)) - np.repeat(np.cumsum(count) - count, count)
     return signal, count
-
-
-def comm_rows(programs: Programs) -> int:
-    """Rows that communicate, over all programs."""
-    return int((programs.kind == COMM).sum())
