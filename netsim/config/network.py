@@ -49,7 +49,7 @@ class CongestionControl:
     """How a sender reacts to congestion.
 
     name: a file of netsim/kernels/packet/cc (none, dcqcn, swift, hpcc).
-    parameters: those of the algorithm, by their names in its paper; `python -m netsim explain network.congestion_control` has the list.
+    parameters: those of the algorithm, by their names in its paper; docs/packet.md has the list.
     """
 
     name: str = "dcqcn"
