@@ -68,11 +68,11 @@ def converge() -> None:
 
 def incast() -> None:
     """Longest queue anywhere while eight hosts send to one."""
-    rows = tuple(Row(src, 0, 64 * MIB) for src in range(20, 36, 2))
+    rows = tuple(Row(src, 0, 512 * MIB) for src in range(20, 36, 2))
     fig, axis = plt.subplots(figsize=(6, 3))
     for control in ("none", *CONTROLS):
-        _, queue = rates(control, rows, 50, 160)
-        axis.plot(np.arange(1, 161) * 0.05, queue / 1e6, label=control)
+        _, queue = rates(control, rows, 500, 160)
+        axis.plot(np.arange(1, 161) * 0.5, queue / 1e6, label=control)
     axis.axhspan(PLAIN.ecn.kmin / 1e6, PLAIN.ecn.kmax / 1e6, alpha=0.15, label="marking")
     axis.set(xlabel="time (ms)", ylabel="longest queue (MB)", yscale="log")
     axis.legend(ncols=3)
@@ -102,8 +102,8 @@ def collectives() -> str:
     for op, nodes, size in cases:
         times = []
         for name in ("flow", "packet"):
-            command = [sys.executable, "-m", "netsim", "nccl-test", op, "--nodes", str(nodes), "-b", size, "-e", size, "--engine", name, "--json"]
-            out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            words = ["nccl-test", op, "--nodes", str(nodes), "-b", size, "-e", size, "--engine", name, "--json"]
+            out = subprocess.run([sys.executable, "-m", "netsim", *words], capture_output=True, text=True, check=True).stdout
             times.append(json.loads(out.strip().splitlines()[-1])["rows"][0]["time_us"])
         lines.append(f"| {op} | {8 * nodes} | {size} | {times[0]:,.1f} | {times[1]:,.1f} | {times[1] / times[0]:.3f} |")
     return "\n".join(lines)

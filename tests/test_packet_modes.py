@@ -125,6 +125,18 @@ def test_incast_keeps_the_queue_short(name):
     assert total < 1.1 * 4 * 1024 * 83_200
 
 
+def test_dcqcn_holds_an_incast_at_the_marking_thresholds():
+    """After the first, deep cut the rates come back and the queue stays between kmin and kmax."""
+    network = replace(PLAIN, congestion_control=CongestionControl("dcqcn"))
+    engine = cases.engine(tree(), network, cases.flows(*((src, 0, 512 * MIB) for src in range(20, 36, 2))))
+    engine.advance(20_000_000_000)
+    assert network.ecn is not None
+    for ms in range(21, 31):
+        engine.forget_queue_max()
+        engine.advance(ms * 1_000_000_000)
+        assert network.ecn.kmin / 2 < engine.counters()["queue_max"].max() < network.ecn.kmax
+
+
 @pytest.mark.parametrize("name", ["dcqcn", "swift", "hpcc"])
 def test_two_flows_converge_to_equal_shares(name):
     engine = cases.engine(

@@ -15,7 +15,8 @@ class Pfc:
 
     xoff: buffered bytes of an input above which its sender is paused; xon: at or below which it may go on.
     headroom: room above xoff for what is on the way when the pause is sent.
-    Left out: headroom is what the longest cable needs, xoff an equal share of the switch's buffer (at most 1 MiB), xon is xoff less two packets.
+    Left out: headroom is what the cable needs, xoff what is left of an equal share of the switch's buffer (at most 1 MiB), xon is xoff less
+    two packets.
     """
 
     xoff: Size | None = None
@@ -74,8 +75,8 @@ class Network:
 
     engine: packet (every packet), flow (fluid max-min fair rates), ideal (latency and bandwidth of each connection alone).
     payload, header: bytes of a data packet; control: bytes of an acknowledgement, congestion notification or pause on the wire.
-    spreading: which of several equal paths a packet takes: flow (all packets of a queue pair the one that topology.routing chooses), spray (each
-    packet a random one), adaptive (each packet the shortest queue), flowlet (adaptive for each burst; bursts are apart by flowlet_gap).
+    spreading: which of several equal paths a packet takes: flow (all of a queue pair the one that topology.routing chooses), spray (each a
+    random one), adaptive (each packet the shortest queue), flowlet (adaptive for each burst; bursts are apart by flowlet_gap).
     flow_control: pfc (lossless RoCE), credits (InfiniBand), none (packets are lost when a buffer is full).
     pfc: thresholds; credits: buffer of an input port that its sender may fill.
     sharing: how a lossy switch divides its buffer: static (an equal share per port) or dynamic (queue < alpha x free buffer).
