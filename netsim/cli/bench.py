@@ -3,30 +3,50 @@
 import argparse
 import importlib
 import json
+import os
+import platform
+from pathlib import Path
 from typing import Any
 
 HELP = "measure speed and memory on this machine"
 SUITES = {"flow": "netsim.bench.flow", "packet": "netsim.network.packet.bench", "scaling": "netsim.bench.scaling"}
 """Suite -> module with `scenarios()`."""
+Figures = dict[str, dict[str, Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("suite", nargs="?", choices=(*SUITES, "all"), default="all", help="what is measured (default: all)")
     parser.add_argument("--json", action="store_true", help="print only one JSON document")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a page of Markdown too")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    results: dict[str, dict[str, Any]] = {}
+    suites: dict[str, Figures] = {}
     for suite in SUITES if args.suite == "all" else (args.suite,):
-        for name, figures in importlib.import_module(SUITES[suite]).scenarios().items():
-            results[name] = figures
+        suites[suite] = importlib.import_module(SUITES[suite]).scenarios()
+        for name, figures in suites[suite].items():
             if not args.json:
-                print(name, *(f"{key}={_short(value)}" for key, value in figures.items()), sep="  ")
-    print(json.dumps({"scenarios": results}))
+                print(name, *(f"{key}={_short(value)}" for key, value in figures.items()), sep="  ", flush=True)
+    if args.page:
+        args.page.write_text(_page(suites), encoding="utf-8")
+    print(json.dumps({"scenarios": {name: figures for found in suites.values() for name, figures in found.items()}}))
     return 0
 
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _page(suites: dict[str, Figures]) -> str:
+    """One table per suite, a row per scenario."""
+    machine = f"{len(os.sched_getaffinity(0))} cores ({platform.machine()}), Python {platform.python_version()}"
+    command = f"python -m netsim bench {next(iter(suites)) if len(suites) == 1 else 'all'} --page FILE"
+    lines = ["# Speed", "", f"Written by `{command}` on {machine}."]
+    for suite, found in suites.items():
+        doc = (importlib.import_module(SUITES[suite]).__doc__ or suite).strip()
+        keys = list(dict.fromkeys(key for figures in found.values() for key in figures))
+        lines += ["", f"## {suite}", "", doc, "", "| scenario | " + " | ".join(keys) + " |", "| --- " * (len(keys) + 1) + "|"]
+        lines += [f"| {name} | " + " | ".join(_short(figures.get(key, "")) for key in keys) + " |" for name, figures in found.items()]
+    return "\n".join(lines) + "\n"
