@@ -13,6 +13,7 @@ from netsim.config.network import CongestionControl, Network, Pfc, Recovery
 from netsim.config.topology import Switch
 from netsim.config.traffic import Traffic
 from netsim.kernels.packet import layout as k
+from netsim.network.packet import state
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.traffic import expand
 from tests import packet_cases as cases
@@ -169,3 +170,18 @@ def test_adaptive_routing_avoids_a_dead_link():
     engine.finish()
     assert engine.counters()["packets"][link] == 0
     assert engine.flow_ends().tolist() == [52_022_080]
+
+
+def test_rings_move_to_a_fresh_arena_when_theirs_is_half_used(monkeypatch):
+    traffic = cases.random_traffic(np.random.default_rng(5), 16, 60)
+    plenty = cases.engine(fabric(), network("pfc"), traffic)
+    plenty.finish()
+    monkeypatch.setattr(state, "ARENA", 1 << 13)
+    tight = cases.engine(fabric(), network("pfc"), traffic)
+    sizes = set()
+    for t in range(200):
+        tight.advance(t * 200_000)
+        sizes.add((tight.state.arena.ctypes.data, tight.state.arena.size))
+    tight.finish()
+    assert len(sizes) > 1
+    assert outcome(tight) == outcome(plenty)

@@ -1,7 +1,7 @@
 """Kernels of the packet engine.
 
-numba's cache of compiled code notices a change in the file of a function, but not in files that it takes functions and constants from. All files
-here lean on each other, so what was compiled before the newest of them changed is dropped when the package is imported.
+numba's cache of compiled code notices a change in the file of a function, but not in files that it takes functions and constants from. All
+files here lean on each other, so what was compiled before the newest of them changed is dropped when the package is imported.
 """
 
 import contextlib
