@@ -139,7 +139,7 @@ class RunFile:
         try:
             import pandas
         except ImportError:
-            raise InputError("pandas: expected it to be installed for tables; pip install pandas") from None
+            raise InputError("pandas: expected it to be installed for tables; pip install 'netsim-llm[tables]'") from None
         rows = {"links": "links/name", "gpus": "gpus/program"}.get(group, f"{group}/start")
         n = self.shape(rows)[0]
         paths = [p for p in self.channels if p.startswith(group + "/") and self.shape(p) == (n,) and BY_PATH[p].axes != ("name",)]
@@ -158,7 +158,7 @@ class RunFile:
         try:
             import xarray
         except ImportError:
-            raise InputError("xarray: expected it to be installed for labelled arrays; pip install xarray") from None
+            raise InputError("xarray: expected it to be installed for labelled arrays; pip install 'netsim-llm[tables]'") from None
         channel, coordinates = BY_PATH[path], {}
         if "interval" in channel.axes:
             coordinates["interval"] = self.times()
