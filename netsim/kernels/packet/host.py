@@ -5,165 +5,16 @@ its next packet is due; one whose window is full waits for an acknowledgement. M
 notifications are events of the port, taken in order of (time, kind, flow) before whatever the port starts at the same time.
 """
 
-import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import cc as hooks
 from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.calls import message_left
-from netsim.kernels.packet.port import await_credit, on_wire, transfer
+from netsim.kernels.packet.loss import refused, send_again, skip, timer
+from netsim.kernels.packet.port import await_credit, on_wire
 from netsim.kernels.packet.ring import head_time, insert
 from netsim.kernels.packet.tables import Tables
-from netsim.kernels.structs import Array
-
-
-@njit(cache=True, forceinline=True)
-def line_up(tx: Array, port: Array, q: int, f: int) -> None:
-    """Put flow `f` at the end of the line of port row `q`."""
-    tx[(f << K.TX) + K.NEXT_READY] = -1
-    tx[(f << K.TX) + K.STATE] = K.WAITING
-    if port[q + K.READY] < 0:
-        port[q + K.READY] = f
-    else:
-        tx[(port[q + K.READY_TAIL] << K.TX) + K.NEXT_READY] = f
-    port[q + K.READY_TAIL] = f
-
-
-@njit(cache=True)
-def go_on(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
-    """Let flow `f`, which has packets to send, line up at `t`, or when its pace allows, or when its window does."""
-    tx, o = s.tx, f << K.TX
-    under_way = tx[o + K.SENT] - tx[o + K.ACKED]
-    if s.scal[K.ACKS] != K.NO_ACKS and under_way > 0 and (under_way + 1) * s.scal[K.MTU] > hooks.window(cc, s.cc, f):
-        tx[o + K.STATE] = K.BLOCKED
-    elif tx[o + K.NEXT_SEND] > t:
-        tx[o + K.STATE] = K.PACED
-        insert(
-            s.arena,
-            s.ring,
-            s.scal,
-            2 * s.scal[K.N_LINKS] + u,
-            K.HEAD,
-            tx[o + K.NEXT_SEND],
-            (K.EV_WAKE << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT),
-        )
-    else:
-        line_up(tx, s.port, u << K.PORT, f)
-
-
-@njit(cache=True)
-def rewind(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
-    """Go back to the first packet of flow `f` that has not been acknowledged."""
-    tx, o = s.tx, f << K.TX
-    if tx[o + K.SENT] == tx[o + K.ACKED]:
-        return
-    tx[o + K.SENT] = tx[o + K.ACKED]
-    settle_place(tx, o)
-    if tx[o + K.STATE] == K.IDLE or tx[o + K.STATE] == K.BLOCKED:
-        go_on(s, cc, u, f, t)
-
-
-@njit(cache=True, forceinline=True)
-def settle_place(tx: Array, o: int) -> None:
-    """Make the place in the messages agree with the number of packets sent."""
-    whole = tx[o + K.PER_MESSAGE] * (tx[o + K.MESSAGES] - 1)
-    i = tx[o + K.SENT] % (whole + tx[o + K.LAST_MESSAGE])
-    tx[o + K.MESSAGE] = min(i // tx[o + K.PER_MESSAGE], tx[o + K.MESSAGES] - 1)
-    size = tx[o + K.LAST_MESSAGE] if tx[o + K.MESSAGE] == tx[o + K.MESSAGES] - 1 else tx[o + K.PER_MESSAGE]
-    tx[o + K.LEFT] = size - (i - tx[o + K.MESSAGE] * tx[o + K.PER_MESSAGE])
-
-
-@njit(cache=True, forceinline=True)
-def skip(tx: Array, o: int) -> None:
-    """Send nothing again that has been acknowledged meanwhile."""
-    if tx[o + K.SENT] < tx[o + K.ACKED]:
-        tx[o + K.SENT] = tx[o + K.ACKED]
-        settle_place(tx, o)
-
-
-@njit(cache=True)
-def again(s: Tables, u: int, f: int, seq: int) -> None:
-    """File packet `seq` of flow `f` to be sent again before anything else."""
-    r = 4 * s.scal[K.N_LINKS] + u
-    insert(s.arena, s.ring, s.scal, r, K.TAIL, 0, ((seq & K.SEQ_MASK) << K.SEQ_SHIFT) | (f << K.FLOW_SHIFT))
-
-
-@njit(cache=True)
-def refused(s: Tables, cc: tuple, u: int, f: int, t: int, seq: int) -> None:
-    """The receiver misses packet `seq` (its low bits)."""
-    tx, o = s.tx, f << K.TX
-    if s.scal[K.RECOVERY] == K.SELECTIVE:
-        if (seq - tx[o + K.ACKED]) & K.SEQ_MASK < K.SEQ_MASK >> 1:
-            again(s, u, f, seq)
-        return
-    new = (seq - tx[o + K.ACKED]) & K.SEQ_MASK
-    if new <= K.SEQ_MASK >> 1:
-        tx[o + K.ACKED] += new
-        skip(tx, o)
-        tx[o + K.PROGRESS] = t
-        rewind(s, cc, u, f, t)
-
-
-@njit(cache=True)
-def timer(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
-    """Nothing may have come back for too long: send again everything that is not acknowledged."""
-    tx, o = s.tx, f << K.TX
-    if tx[o + K.ACKED] == tx[o + K.FURTHEST]:
-        tx[o + K.TIMER] = 0
-        return
-    if t - tx[o + K.PROGRESS] >= s.scal[K.TIMEOUT]:
-        tx[o + K.PROGRESS] = t
-        rewind(s, cc, u, f, t)
-    insert(
-        s.arena,
-        s.ring,
-        s.scal,
-        2 * s.scal[K.N_LINKS] + u,
-        K.HEAD,
-        tx[o + K.PROGRESS] + s.scal[K.TIMEOUT],
-        (K.EV_TIMER << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT),
-    )
-
-
-@njit(cache=True)
-def send_again(s: Tables, u: int, start: int) -> None:
-    """Start the first packet that is to be sent again."""
-    ring, tx, scal = s.ring, s.tx, s.scal
-    r = (4 * scal[K.N_LINKS] + u) << K.RING
-    wanted = s.arena[ring[r + K.BASE] + ((ring[r + K.HEAD] & ring[r + K.MASK]) << 1) + 1]
-    ring[r + K.HEAD] += 1
-    f = (wanted >> K.FLOW_SHIFT) & K.FLOW_MASK
-    o = f << K.TX
-    seq = tx[o + K.ACKED] + ((((wanted >> K.SEQ_SHIFT) & K.SEQ_MASK) - tx[o + K.ACKED]) & K.SEQ_MASK)
-    if seq >= tx[o + K.FURTHEST]:
-        return
-    whole = tx[o + K.PER_MESSAGE] * (tx[o + K.MESSAGES] - 1)
-    i, kind = seq % (whole + tx[o + K.LAST_MESSAGE]), 0
-    if i == whole + tx[o + K.LAST_MESSAGE] - 1:
-        kind = 2
-    elif i < whole and i % tx[o + K.PER_MESSAGE] == tx[o + K.PER_MESSAGE] - 1:
-        kind = 1
-    put(s, u, f, seq, kind, start)
-
-
-@njit(cache=True, forceinline=True)
-def put(s: Tables, u: int, f: int, seq: int, kind: int, start: int) -> int:
-    """Put a packet on the wire at `start`; returns its bytes."""
-    port, ring, q = s.port, s.ring, u << K.PORT
-    size, ser = s.scal[K.MTU], port[q + K.SER]
-    if kind != 0:
-        size = np.int64(s.size[(f << 2) + kind])
-        ser = transfer(size, s.ps_per_byte[u])
-    port[q + K.FREE] = start + ser
-    meta = kind | (1 << K.HOP_SHIFT) | ((seq & K.SEQ_MASK) << K.SEQ_SHIFT) | (f << K.FLOW_SHIFT)
-    insert(s.arena, ring, s.scal, u, K.TAIL, start + ser + port[q + K.LATENCY], meta)
-    r = u << K.RING
-    ring[r + K.MID] = ring[r + K.INQ] = ring[r + K.TAIL]
-    if s.scal[K.FLOW_CONTROL] == K.CREDITS_ON:
-        port[q + K.CREDIT] -= size
-    s.count[(u << K.COUNT) + K.BYTES] += size
-    s.count[(u << K.COUNT) + K.PACKETS] += 1
-    return size
+from netsim.kernels.packet.turns import go_on, line_up, put
 
 
 @njit(cache=True)
