@@ -10,7 +10,7 @@ import pytest
 import netsim as package
 from netsim.report import data, figures, heat
 from netsim.report.spans import operations, recorded, spans
-from tests.telemetry_runs import simulated
+from tests.telemetry_runs import simulated, traffic
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,18 @@ def test_packet_runs_have_queues(netsim, packets):
         rows = run["links/series"][nic]
         assert run["series/bytes"][rows[rows >= 0]].sum() == pytest.approx(run["links/bytes"][nic].sum())
     assert "queue_max" in netsim("links", packets, "--tier", "nic").stdout
+
+
+def test_plain_traffic(netsim, tmp_path):
+    traffic(tmp_path)
+    rows = json.loads(netsim("links", tmp_path, "--json").stdout.splitlines()[-1])["links"]
+    assert rows[0]["link"].startswith("leaf") and rows[0]["utilisation"] > 0.9
+    with package.open_run(tmp_path) as run:
+        assert run["links/queue_max"].max() > 0
+        assert {name for name, draw in figures.FIGURES.items() if draw(run) is not None} == {"completion", "utilisation_cdf"}
+    result = netsim("report", tmp_path, "--html", tmp_path / "page.html")
+    assert result.returncode == 0, result.stderr
+    assert "this run recorded none" in netsim("trace", tmp_path).stderr
 
 
 def test_compare_tells_what_changed(netsim, folder, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from netsim.report.html import write_page
 from netsim.telemetry.read import open_run
 from tests import browser
-from tests.telemetry_runs import simulated
+from tests.telemetry_runs import simulated, traffic
 
 pytestmark = pytest.mark.skipif(browser.CHROMIUM is None and not os.environ.get("CI"), reason="no chromium: apt-get install chromium")
 
@@ -21,6 +21,16 @@ def page(tmp_path_factory):
     with browser.page(folder / "profile") as shown:
         shown.open(folder / "run.html")
         yield shown
+
+
+def test_page_of_plain_traffic(tmp_path):
+    traffic(tmp_path)
+    with open_run(tmp_path) as run:
+        write_page(run, tmp_path / "run.html")
+    with browser.page(tmp_path / "profile") as shown:
+        shown.open(tmp_path / "run.html")
+        assert shown.errors == []
+        assert shown.value("[...document.querySelectorAll('h2')].map(h => h.textContent).join()").startswith("Mean utilisation")
 
 
 def test_page_needs_nothing_else(page):

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         said = notes.of(opened)
         if said:
             print("\n".join(said))
-        if "iteration_time_s" in opened.summary:
+        if "iteration_time_s" in opened.summary or "fct_us" in opened.summary:
             print(render(opened.summary))
         if args.html:
             from netsim.report.html import write_page

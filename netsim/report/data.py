@@ -70,9 +70,11 @@ def lanes(run: RunFile) -> list[Lane]:
 
 def first_of_stages(run: RunFile) -> list[int]:
     """The first recorded GPU of every stage."""
+    if not (there := recorded(run)):
+        return []
     program = run["gpus/program"]
     firsts: dict[int, int] = {}
-    for gpu in recorded(run):
+    for gpu in there:
         firsts.setdefault(int(program[gpu]), gpu)
     return [firsts[stage] for stage in sorted(firsts)]
 

@@ -49,6 +49,8 @@ def recorded(run: RunFile) -> list[int]:
 
 def operations(run: RunFile, gpus: list[int], window: tuple[float, float] = (0.0, np.inf)) -> list[Operations]:
     """The operations of some GPUs that ended, and overlap a window (seconds)."""
+    if not gpus:
+        return []
     columns = {name: run[f"operations/{name}"] for name in ("gpu", "stream", "category", "microbatch", "layer", "start", "begin", "end")}
     n = len(columns["gpu"])
     for name in ("flow", "memory"):

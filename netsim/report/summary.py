@@ -55,7 +55,8 @@ def _traffic(s: dict[str, Any]) -> str:
         lines[-1] += f", {s['packets']:,.0f} packet-hops"
         marks = f"{s['ecn']:,.0f} marks, {s['drops']:,.0f} drops, {s['reordered']:,.0f} reordered"
         lines.append(f"  switches          {marks}, paused for {format_time(s['pause_ps'])} (sum over links)")
-    lines.append(f"  wall time         {s['wall_s']:.2f} s")
+    if "wall_s" in s:
+        lines.append(f"  wall time         {s['wall_s']:.2f} s")
     return "\n".join(lines)
 
 

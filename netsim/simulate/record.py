@@ -38,7 +38,7 @@ def frame(run: Run, model: Model, gpus: Exec) -> Frame:
             "config": json.dumps(resolved(run)),
             "config_hash": config_hash(run),
         },
-        channels=links(model.topology) | {"gpus/program": gpus.program[model.gpu_of]} | _operations(model, row, gpu),
+        channels=link_facts(model.topology) | {"gpus/program": gpus.program[model.gpu_of]} | _operations(model, row, gpu),
         interval=run.telemetry.interval,
         choices=tuple(sorted(chosen(run.telemetry.channels))),
         loads=Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
@@ -86,7 +86,7 @@ def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path) -> No
         part.replace(path)
 
 
-def links(top: Topology) -> dict[str, Any]:
+def link_facts(top: Topology) -> dict[str, Any]:
     """What is known of every link."""
     ends = np.stack([top.link_src, top.link_dst]).astype(np.int64)
     return {

@@ -19,6 +19,8 @@ from netsim.network.flow.fluid import Fluid
 from netsim.network.flow.state import state as network_state
 from netsim.network.traffic import expand
 from netsim.progress import Progress
+from netsim.simulate.record import link_facts
+from netsim.telemetry.channels import COUNTERS
 from netsim.telemetry.write import result_file
 from netsim.units import format_time
 
@@ -48,7 +50,7 @@ def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> d
         "wall_s": time.perf_counter() - began,
         "ranks": launch.launched().size,
     }
-    _write(run, topology, flows, ends, counters["bytes"], figures, out)
+    _write(run, topology, flows, ends, counters, figures, out)
     return figures
 
 
@@ -114,7 +116,9 @@ def _fluid(run: Run, topology: Topology, routes: Routes, flows: Flows, progress:
     return ends, {"bytes": moved}
 
 
-def _write(run: Run, topology: Topology, flows: Flows, ends: Array, links: Array, figures: dict[str, Any], out: Path) -> None:
+def _write(
+    run: Run, topology: Topology, flows: Flows, ends: Array, counters: dict[str, Array], figures: dict[str, Any], out: Path
+) -> None:
     attributes = {
         "engine": run.network.engine,
         "complete": True,
@@ -124,11 +128,11 @@ def _write(run: Run, topology: Topology, flows: Flows, ends: Array, links: Array
         "summary": json.dumps({k: v for k, v in figures.items() if k not in ("wall_s", "ranks")}),
     }
     with result_file(out / "result.h5", attributes) as writer:
-        writer.put("links/name", topologies.link_names(topology))
-        writer.put("links/tier", [LINK_TIERS[tier] for tier in topology.link_tier])
-        writer.put("links/rail", np.maximum(topology.vertex_rail[topology.link_src], topology.vertex_rail[topology.link_dst]))
-        writer.put("links/rate", topology.link_rate)
-        writer.put("links/bytes", links)
+        for path, values in link_facts(topology).items():
+            writer.put(path, values)
+        for name in ("bytes", *COUNTERS):
+            if name in counters:
+                writer.put(f"links/{name}", counters[name])
         writer.put("flows/group", np.arange(len(ends)))
         writer.put("flows/bytes", flows.nbytes)
         writer.put("flows/start", flows.start_ps)

@@ -35,7 +35,7 @@ function head() {
 
 // --- charts over time: one window for all of them
 const charts = [];
-function redraw() { for (const c of charts) c(); byId("window").textContent = `${time(view[0])} to ${time(view[1])}`; }
+function redraw() { for (const c of charts) c(); const w = byId("window"); if (w) w.textContent = `${time(view[0])} to ${time(view[1])}`; }
 function chart(id, left, draw, hover) {
   const canvas = byId(id);
   const plot = () => ({ x: left, w: canvas.clientWidth - left - 12, h: canvas.clientHeight - 22 });
