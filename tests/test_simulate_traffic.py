@@ -86,3 +86,21 @@ def test_summary_file_is_what_is_returned(tmp_path):
     summary, rows = run(tmp_path, *FABRIC, "workload.size=4 KiB")
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     assert summary["flows"] == len(rows) == 128
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_link_that_slows_down_for_a_while(engine, tmp_path):
+    # 2 MiB take 42 us at 400 Gbps; between 10 and 20 us the link has a tenth of it: 9 us more
+    fault = "topology.faults=[{link: nic n0.0 -> leaf 0, rate: 40 Gbps, from: 10 us, until: 20 us}]"
+    settings = (*FABRIC, *matrix((0, 1)), f"network.engine={engine}", "network.congestion_control.name=none")
+    for name in ("plain", "faulty"):
+        (tmp_path / name).mkdir()
+    _, plain = run(tmp_path / "plain", *settings)
+    _, faulty = run(tmp_path / "faulty", *settings, fault)
+    assert fct(faulty)[0] - fct(plain)[0] == pytest.approx(9, rel=0.02)
+
+
+def test_link_that_fails_and_returns(tmp_path):
+    fault = "topology.faults=[{link: nic n0.0 -> leaf 0, rate: 0, from: 10 us, until: 25 us}]"
+    _, rows = run(tmp_path, *FABRIC, *matrix((0, 1)), fault, "network.congestion_control.name=none")
+    assert fct(rows) == [pytest.approx(45.2842 + 15, rel=0.01)]

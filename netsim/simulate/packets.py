@@ -9,7 +9,6 @@ from netsim import parallel
 from netsim.config import Run
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
-from netsim.kernels.packet import layout
 from netsim.kernels.structs import Array, Plan
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine, planes_of
@@ -34,8 +33,9 @@ class Played(NamedTuple):
 class Sampler:
     """Reads the counters of a rank's planes at every interval's end; only what changed is kept."""
 
-    def __init__(self, engine: PlaneEngine, interval_ps: int, names: Collection[str], spool: Spool) -> None:
+    def __init__(self, engine: PlaneEngine, packets: PacketEngine, interval_ps: int, names: Collection[str], spool: Spool) -> None:
         self.interval_ps = interval_ps
+        self._packets = packets
         self._engine, self._spool = engine, spool
         self._last = engine.counters()
         self._parts: dict[str, list[tuple[int, Array, Array]]] = {name: [] for name in names}
@@ -56,7 +56,7 @@ class Sampler:
             parts.append((interval, link.astype(np.int32), since[link].astype(np.float64)))
             self._spool.sample(name, *parts[-1])
         self._highest = np.maximum(self._highest, now["queue_max"])
-        self._engine.engine.state.count.reshape(-1, 1 << layout.COUNT)[:, layout.QUEUE_MAX] = 0  # type: ignore[attr-defined]
+        self._packets.forget_queue_max()
         self._last = now
 
     def totals(self) -> dict[str, Array]:
@@ -93,15 +93,15 @@ def play(
 ) -> Played:
     """Run to the end on all ranks; rank 0 returns what all counted."""
     world = parallel.world()
-    engine = PlaneEngine(
-        PacketEngine(model.topology, model.routes, run.network, run.seed), world, model.topology, _joined_planes(model, gpus), stop
-    )
+    packets = PacketEngine(model.topology, model.routes, run.network, run.seed)
+    packets.change_rates(*model.changes)
+    engine = PlaneEngine(packets, world, model.topology, _joined_planes(model, gpus), stop)
     handles = np.full(len(model.table.call_flow), -1, np.int64)
     for place, group in zip(_external_places(model, gpus).tolist(), _groups_of_places(model, gpus).tolist(), strict=True):
         members = model.groups.member_idx[model.groups.member_ptr[group] : model.groups.member_ptr[group + 1]]
         handles[place] = engine.register(model.table.plans[model.table.call_plan[place]], members)
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
-    sampler = Sampler(engine, run.telemetry.interval, names, spool)
+    sampler = Sampler(engine, packets, run.telemetry.interval, names, spool)
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, spool.log)
     sampler.take(engine.now_ps // run.telemetry.interval)
     mine = sampler.totals(), sampler.samples(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))

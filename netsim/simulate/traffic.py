@@ -63,6 +63,7 @@ def _packets(run: Run, topology: Topology, routes: Routes, flows: Flows, progres
     from netsim.network.packet.engine import PacketEngine
 
     engine = PacketEngine(topology, routes, run.network, run.seed)
+    engine.change_rates(*topologies.fault_events(topology, run.topology))
     engine.add_flows(flows)
     total = float(flows.nbytes.sum())
     nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < topology.n_gpus + topology.n_nodes + topology.n_nics)
