@@ -61,6 +61,41 @@ def test_sigterm_writes_what_there_is(going):
         assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=0.02)  # moved bytes are booked as calls end
 
 
+PACKETS = ("network.engine=packet", "workload.model.layers=2", "workload.global_batch=2")
+
+
+@pytest.mark.mpi
+def test_ranks_stop_together(tmp_path):
+    simulated(tmp_path / "warm", *PACKETS)
+    settings = [w for s in (*PACKETS, "simulate.iterations=100000") for w in ("--set", s)]
+    process = start(2, ["-m", "netsim", "run", "runs/h100_16.yaml", *settings, "--out", str(tmp_path / "out")], os.getcwd(), {})
+    samples, deadline = tmp_path / "out" / "spool" / "samples-bytes-1.bin", time.monotonic() + 90
+    try:
+        while not samples.exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 143
+    with package.open_run(tmp_path / "out") as run:
+        assert not run.complete and run["links/bytes"].sum() > 0
+
+
+@pytest.mark.mpi
+def test_telemetry_does_not_depend_on_the_number_of_ranks(netsim, tmp_path):
+    settings = [w for s in PACKETS for w in ("--set", s)]
+    for ranks in (1, 2):
+        result = netsim("run", os.path.abspath("runs/h100_16.yaml"), *settings, "--out", tmp_path / str(ranks), "--quiet", ranks=ranks)
+        assert result.returncode == 0, result.stderr
+    with package.open_run(tmp_path / "1") as one, package.open_run(tmp_path / "2") as two:
+        assert one.channels == two.channels and "series/queue_max" in one
+        for channel in one.channels:
+            assert (one[channel] == two[channel]).all(), channel
+
+
 def limited(room: int) -> str:
     """A limit on the size of files stands for a disk without room: the operating system's answer takes the same way."""
     return f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
