@@ -10,13 +10,19 @@ EXTRAS := mpi,plots,trace,study,dev
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-openmpi lint setup clean
+.PHONY: run test test-openmpi services lint setup clean
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m netsim run $(FILE)
 
-test: $(READY) lint
+test: $(READY) services lint
 	python -m pytest
+
+# What the tests of batch jobs and of the HTML report start for real. Without root, or where they are there, nothing is installed.
+SERVICES := chromium slurmctld slurmd slurm-client munge
+services:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! dpkg -s $(SERVICES) > /dev/null 2>&1; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(SERVICES) > /dev/null; fi
 
 # The tests that start mpirun once more, on Debian's Open MPI in place of the MPICH of the mpi extra.
 test-openmpi: $(READY)
