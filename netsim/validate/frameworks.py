@@ -54,6 +54,9 @@ def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed
         "precision": {"gemm": precision}, "data_parallel": data, "kernels": {"cross_entropy": fusion},
         "parallel": {"sequence_parallel": size["tp"] > 1, "tp_comm_overlap": overlap}, "pipeline": _stages(model, size, assumed),
     }  # fmt: skip
+    if str(model.get("use")).startswith("gpt3_") and "mlcommons" not in row["source"]:
+        model["dropout"] = 0.1
+        assumed.append("dropout 0.1")
     if model.get("use") in MoE:
         bridge = "Bridge" in row["framework"]
         section["experts"] = {"dispatcher": "flex" if bridge else "alltoall"}

@@ -54,7 +54,9 @@ def outcome(text: str) -> Outcome:
     except (InputError, ValueError, NotImplementedError) as error:
         return Outcome({}, assumed, str(error).splitlines()[0].replace("configuration:1:1: ", ""), time.perf_counter() - began)
     except (AssertionError, IndexError, KeyError, ZeroDivisionError) as error:
-        return Outcome({}, assumed, f"the simulator failed: {type(error).__name__}: {error}"[:200], time.perf_counter() - began)
+        return Outcome(
+            {}, assumed, f"the simulator failed: {type(error).__name__}: {str(error).partition(':')[0]}"[:120], time.perf_counter() - began
+        )
     skipped = "" if summary["complete"] else f"not done within {LIMIT_S:g} s"
     return Outcome(summary, assumed, skipped, time.perf_counter() - began)
 
