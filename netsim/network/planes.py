@@ -44,6 +44,10 @@ class PlaneEngine:
         self._launch.append(plan.launch_ps)
         return len(self._handles) - 1
 
+    def plays(self, handle: int) -> bool:
+        """True if calls of a handle are played on this rank."""
+        return self._handles[handle] >= 0
+
     def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
         """Start calls; each rank starts its own and notes when the others' can end at the earliest."""
         own = np.array([self._handles[h] for h in handle.tolist()], np.int64)

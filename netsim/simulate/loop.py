@@ -1,5 +1,6 @@
 """The co-simulation loop: GPUs and network advance together until every GPU has ended its iterations."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,8 @@ from netsim.network.api import PS_NEVER, Engine
 from netsim.telemetry.series import Log
 
 NONE = np.zeros(0, np.int64)
+REPORT_S = 0.5
+"""Seconds between two reports of progress."""
 SLICES = 400
 """Reports of progress per run, about."""
 
@@ -58,16 +61,16 @@ def run_engine(
     report: Callable[[float, int], None],
     stop: Callable[[], bool],
     sample: Callable[[int], int],
+    share: Callable[[], float],
     keep: Callable[[Log], None] = lambda part: None,
 ) -> tuple[Log, bool]:
     """Run to the end with an engine of its own for calls that leave the node; calls inside a node move on `scale_up`.
 
     `handles[place]` is the engine's handle of a call. Executor and engine take turns: the executor plays up to the earliest time at which
     the engine can complete anything, hands over what it started on the way, and the engine plays up to the same time. `sample(t_ps)` is
-    called whenever that time is reached and returns the next one.
+    called whenever that time is reached and returns the next one. `share()` says how much of the work is done, for reports of progress.
     """
     parts: list[Log] = []
-    total = _rows(gpus)
     done, times = NONE, NONE
     next_sample, shown = sample(0), 0.0
     while True:
@@ -89,10 +92,9 @@ def run_engine(
             done, times = engine.advance(reached)
         if reached >= next_sample:
             next_sample = sample(next_sample)
-        share = _done(gpus) / total
-        if share - shown > 1 / SLICES:
-            shown = share
-            report(share, int(gpus.scalar[executor.NOW]))
+        if time.monotonic() - shown > REPORT_S:
+            shown = time.monotonic()
+            report(share(), int(gpus.scalar[executor.NOW]))
         if stop():
             return _joined(parts), False
     _ended(gpus)

@@ -9,7 +9,7 @@ from netsim import parallel
 from netsim.config import Run
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
-from netsim.kernels.structs import Array, Plan
+from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine, planes_of
 from netsim.simulate.loop import run_engine
@@ -97,12 +97,24 @@ def play(
     packets.change_rates(*model.changes)
     engine = PlaneEngine(packets, world, model.topology, _joined_planes(model, gpus), stop)
     handles = np.full(len(model.table.call_flow), -1, np.int64)
+    uses, expected = _uses(model, gpus), 1.0
     for place, group in zip(_external_places(model, gpus).tolist(), _groups_of_places(model, gpus).tolist(), strict=True):
         members = model.groups.member_idx[model.groups.member_ptr[group] : model.groups.member_ptr[group + 1]]
-        handles[place] = engine.register(model.table.plans[model.table.call_plan[place]], members)
+        plan = model.table.plans[model.table.call_plan[place]]
+        handles[place] = engine.register(plan, members)
+        if engine.plays(handles[place]):
+            expected += uses[place] * float((plan.edge_bytes * plan.edge_weight)[plan.edge_nic_src >= 0].sum())
+    first_nic, leaving = int(np.argmax(model.topology.vertex_kind == NIC)), model.topology.link_tier == LINK_TIERS.index("nic")
+    leaving &= model.topology.link_src < first_nic + model.topology.n_nics
+    expected *= 1 + run.network.header / run.network.payload
+
+    def share() -> float:
+        """Of the bytes that this rank's NICs will send, those that have left."""
+        return min(1.0, float(packets.counters()["bytes"][leaving].sum()) / expected)
+
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, packets, run.telemetry.interval, names, spool)
-    log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, spool.log)
+    log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, spool.log)
     sampler.take(engine.now_ps // run.telemetry.interval)
     mine = sampler.totals(), sampler.samples(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))
     everyone = world.gather(mine) or [mine]
@@ -126,6 +138,20 @@ def _together(exchanges: int, ranks: list[tuple[float, float, float]]) -> dict[s
 def _merged(name: str, parts: list[Array]) -> Array:
     """A counter over all ranks: a link is played by one of them, the others saw nothing."""
     return np.maximum.reduce(parts) if name == "queue_max" else np.add.reduce(parts)
+
+
+def _uses(model: Model, gpus: Exec) -> Array:
+    """How often each place is used in the whole run, int64[X]: by the rows of its group's first member."""
+    table, programs, groups = model.table, model.work.programs, model.groups
+    uses = np.zeros(len(table.call_flow), np.int64)
+    row_program = np.searchsorted(programs.stream_ptr[:: programs.n_streams], np.arange(len(programs.kind)), side="right") - 1
+    for dim, of in enumerate(groups.group_of):
+        first = np.flatnonzero((of >= 0) & (groups.member_idx[groups.member_ptr[:-1]][of] == np.arange(len(of))))
+        rows = np.flatnonzero((programs.kind == COMM) & (programs.dim == dim))
+        for gpu in first.tolist():
+            mine = rows[row_program[rows] == model.program[gpu]]
+            np.add.at(uses, table.group_call_ptr[of[gpu]] + table.row_call[mine], gpus.iterations)
+    return uses
 
 
 def _external_places(model: Model, gpus: Exec) -> Array:
