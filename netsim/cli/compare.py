@@ -22,7 +22,7 @@ SHOWN = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="folders of runs, or result files; the first is what others are held against")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="folders of runs, or result files; others are held against the first")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON document in the last line")
 
 
