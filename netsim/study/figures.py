@@ -23,7 +23,8 @@ def draw(study: Study, rows: list[Row], folder: Path) -> list[Path]:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    matplotlib.rcParams.update({"svg.hashsalt": study.name, "font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True})
+    matplotlib.rcParams.update({"svg.hashsalt": study.name, "svg.fonttype": "none", "font.size": 9})
+    matplotlib.rcParams.update({"axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True})
     paths = []
     for number, figure in enumerate(study.figures, 1):
         canvas, axes = plt.subplots(figsize=SIZE, layout="constrained")

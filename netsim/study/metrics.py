@@ -43,6 +43,11 @@ COLUMNS = {
     "flow_time_mean_us": Column("flow time, mean", "us", 1, ",.1f"),
     "flow_time_p99_us": Column("flow time, 99th percentile", "us", 1, ",.1f"),
     "flow_time_max_us": Column("flow time, slowest", "us", 1, ",.1f"),
+    "end_s": Column("all done after", "us", 1e6, ",.1f"),
+    "pause_ps": Column("paused, sum over links", "ms", 1e-9, ",.2f"),
+    "ecn": Column("ECN marks", "", 1, ",.0f"),
+    "drops": Column("packets lost", "", 1, ",.0f"),
+    "reordered": Column("packets out of order", "", 1, ",.0f"),
     "goodput_gbps": Column("goodput per flow, mean", "Gb/s", 1, ",.1f"),
 }
 """Metrics with a heading; others of the summary are written as they are called there."""
@@ -50,6 +55,8 @@ COLUMNS = {
 
 def column(name: str) -> Column:
     """How a metric is written."""
+    if name.startswith("exposed_s."):
+        return Column(f"exposed {name.removeprefix('exposed_s.')}", "s")
     return COLUMNS.get(name) or Column(name, "")
 
 
@@ -111,9 +118,11 @@ def _first(rows: np.ndarray) -> list[tuple[int, int]]:
 
 def _flows(file: RunFile) -> dict[str, float]:
     """Completion times of plain flows."""
-    if "flows/start" not in file or "flows/call" not in file:
+    if "flows/start" not in file:
         return {}
-    plain = (file["flows/call"] < 0) & (file["flows/end"] > 0)
+    plain = file["flows/end"] > 0
+    if "flows/call" in file:
+        plain &= file["flows/call"] < 0
     if not plain.any():
         return {}
     taken = (file["flows/end"] - file["flows/start"])[plain] * 1e-6

@@ -43,7 +43,8 @@ def _table(study: Study, rows: list[Row]) -> list[str]:
 
 
 def _note(row: Row) -> str:
-    return (row.note if row.status == "done" else f"{row.status}: {row.note}").replace("|", "/")
+    first = row.note.split("; ")[0].replace("|", "/")
+    return first if row.status == "done" else f"{row.status}: {first}"
 
 
 def _cell(row: Row, metric: str) -> str:
