@@ -18,6 +18,14 @@ LAYOUTS = {
     "cp2": ("workload.parallel.tp=4", "workload.parallel.pp=2", "workload.parallel.cp=2", "workload.parallel.dp=2"),
     "interleaved": ("workload.parallel.tp=8", "workload.parallel.pp=4", "workload.parallel.vpp=2", "workload.parallel.dp=1"),
     "ecmp": ("workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "topology.routing=ecmp"),
+    "experts": (
+        "topology.use=dgx_h100_superpod", "workload.model.use=mixtral_8x7b", "workload.parallel.tp=1", "workload.parallel.pp=2",
+        "workload.parallel.dp=16", "workload.parallel.ep=8",
+    ),
+    "experts in one stage": (
+        "topology.use=dgx_h100_superpod", "workload.model.use=deepseek_v3", "workload.model.dense_layers=4", "workload.parallel.tp=1",
+        "workload.parallel.pp=2", "workload.parallel.dp=16", "workload.parallel.ep=16", "workload.model.mtp_layers=0",
+    ),
     "slow gpu": (
         "workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2", "simulate.slow_gpus=[{gpu: 27, factor: 1.3}]",
     ),

@@ -57,6 +57,7 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
     for kind, shard in shards if s.training.clip_grad else []:
         if shard:
             line.compute([moved("memory", size * shard)], "gradient norm")
+        if kind == "dense" or s.model.experts:  # a stage of dense layers alone joins the others' norm of experts with nothing
             line.comm("compute", scope, "all_reduce", 4, f"dp.all_reduce.{kind}_grad_norm")
     moments = BYTES[s.training.precision.moments]
     total = sum(shard for _, shard in shards)

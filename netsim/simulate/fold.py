@@ -60,7 +60,12 @@ def partition(fluid: Fluid, table: CallTable, groups: Groups, gpu_colour: Array,
         if n == count:
             break
         count = n
-    numbered = [_number(rep, inverse) for _, rep, inverse in classes]
+    numbered = [_number(rep, inverse) for _, rep, inverse in classes[:3]]
+    group_rep = numbered[1][1]
+    # bundles are represented by those of the representative groups, which have one of every class because their colours contain them
+    own = np.flatnonzero(np.isin(bundle_group, group_rep))
+    inverse = classes[3][2].ravel()
+    numbered.append(_number(own[np.unique(inverse[own], return_index=True)[1]], inverse))
     return Fold(*(part for pair in numbered for part in pair))
 
 
@@ -113,7 +118,7 @@ def fold_groups(groups: Groups, fold: Fold) -> Groups:
     return Groups(
         group_of=np.where(of >= 0, fold.group_class[of], -1).astype(np.int32),
         member_ptr=np.r_[0, np.cumsum([len(m) for m in members])].astype(np.int64),
-        member_idx=np.concatenate(members).astype(np.int32),
+        member_idx=np.concatenate([np.zeros(0, np.int32), *members]).astype(np.int32),
         group_dim=groups.group_dim[fold.group_rep],
     )
 
@@ -126,9 +131,6 @@ def fold_fluid(fluid: Fluid, table: CallTable, fold: Fold) -> tuple[Fluid, CallT
     # bundle classes in order of the representative footprints
     owner = np.repeat(np.arange(len(fluid.footprint_ptr) - 1), np.diff(fluid.footprint_ptr))
     first_of = fold.bundle_rep
-    kept = first_of[np.isin(owner[first_of], footprints)]
-    if len(kept) != len(first_of):  # the first member of a class lies in the first footprint of its class, which is a representative
-        raise AssertionError(f"{len(first_of) - len(kept)} of {len(first_of)} classes of bundles have no representative footprint")
     # load of a representative link by every class of bundles
     node_bundle = np.repeat(np.arange(len(fluid.bundle_ptr) - 1), np.diff(fluid.bundle_ptr))
     is_rep = np.zeros(len(fluid.capacity), bool)

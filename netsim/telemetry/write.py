@@ -141,6 +141,8 @@ def _sampled(writer: Writer, frame: Frame, happened: Happened, shape: Series, na
 
 def _fill(dataset: h5py.Dataset, bin0: int, block: Any) -> None:
     """Write a block chunk by chunk, past HDF5's conversions, which take longer than all the rest; chunks of nothing take no place."""
+    if dataset.size == 0:  # no link carried anything
+        return
     width, packed = dataset.chunks[1], dataset.compression is not None
     whole = np.zeros((len(block), width), dataset.dtype)
     whole[:, : block.shape[1]] = block
