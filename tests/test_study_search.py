@@ -117,6 +117,7 @@ def test_knobs_are_turned_towards_the_best_and_the_same_seed_repeats():
     assert tried == knobs.optimise(turned, 30, 1, 3, lambda v: ((v["a"] / 30 - 1) ** 2 + abs(v["b"] - 8),))
     (best,) = knobs.best(tried)
     assert best.objectives[0] == min(t.objectives[0] for t in tried) < 3
+    assert len(knobs.best([*tried, best._replace(knobs=(0.0, 0.0))])) == 1
     two = knobs.optimise(turned, 10, 2, 3, lambda v: (v["a"], -v["a"]) if v["b"] > 4 else ())
     assert len(knobs.best(two)) == len([t for t in two if t.objectives]) > 1
 

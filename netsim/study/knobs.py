@@ -48,10 +48,10 @@ def _suggest(trial: Any, knob: Knob) -> float:
 
 
 def best(tried: list[Trial]) -> list[Trial]:
-    """Trials that no other beats in one objective without losing in another."""
-    known = [t for t in tried if t.objectives]
+    """Trials that no other beats in one objective without losing in another; of those that give the same, the first."""
+    known = list({t.objectives: t for t in reversed(tried) if t.objectives}.values())[::-1]
 
     def beats(a: Trial, b: Trial) -> bool:
-        return all(x <= y for x, y in zip(a.objectives, b.objectives, strict=True)) and a.objectives != b.objectives
+        return a is not b and all(x <= y for x, y in zip(a.objectives, b.objectives, strict=True))
 
     return [t for t in known if not any(beats(other, t) for other in known)]
