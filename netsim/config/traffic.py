@@ -21,8 +21,8 @@ class Row:
 class Traffic:
     """Flows between the first `hosts` NICs of the fabric, numbered node by node.
 
-    pattern: permutation (each host to one other, at random), incast (`fan_in` hosts to one), all_to_all (every ordered pair), shift (host i to
-    i + `shift`), matrix (`flows`, one by one).
+    pattern: permutation (each host to one other, at random), incast (`fan_in` hosts to one), all_to_all (every ordered pair), shift (host i
+    to i + `shift`), matrix (`flows`, one by one).
     size: bytes of each flow. hosts: how many take part (left out: all NICs). seed: of the random choice (left out: that of the run).
     target: the receiving host of an incast; its senders are spread evenly over the others.
     start: of the flows; spacing: time between the starts of two flows in order.

@@ -36,14 +36,14 @@ def run_flow(
     step, until = 1_000_000, 0  # ps of simulated time per slice, adapted to the share of the work that it does
     done = 0.0
     while True:
-        until = executor.run(gpus, network, until + step, NONE, NONE)
+        until = executor.run(gpus, network, min(until + step, int(flow.NEVER) - 1), NONE, NONE)
         if network.scalar[flow.LOG]:
             parts.append(_drain(network))
             keep(parts[-1])
         if _idle(gpus, network):
             break
         share = _done(gpus) / total
-        step = int(step * 2) if share - done < 1 / SLICES else max(1_000_000, step // 2)
+        step = min(step * 2, 10**15) if share - done < 1 / SLICES else max(1_000_000, step // 2)
         done = share
         report(share, int(gpus.scalar[executor.NOW]))
         if stop():
