@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,11 +50,17 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
     return clean | root | {"PYTHONPATH": str(ROOT), "NETSIM_RANKS_PER_NODE": "64"} | extra
 
 
+def _interruptible() -> None:
+    """A shell starts what it puts in the background deaf to SIGINT, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(ranks: int, words: list[str], cwd: Path, extra: dict[str, str]) -> "subprocess.Popen[str]":
     """Start `python WORDS` on one or more ranks."""
     launcher = [str(mpirun()), "-n", str(ranks)] if ranks > 1 else []
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    return subprocess.Popen([*launcher, sys.executable, *words], cwd=cwd, text=True, env=_environment(extra), **pipes)  # type: ignore[call-overload,no-any-return]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    pipes["preexec_fn"] = _interruptible
+    return subprocess.Popen([*launcher, sys.executable, *words], cwd=cwd, text=True, env=_environment(extra), **pipes)
 
 
 @pytest.fixture

@@ -40,6 +40,8 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
     network = network_state(model.fluid, model.changes, shared=run.network.engine != "ideal")
     world = parallel.world()
     spool = Spool(out, world.rank)
+    if by_packets:
+        world.barrier()  # the first rank has made the folder before any other writes into it
     if world.rank == 0:
         made, executor = record.begin(run, model, executor, spool)
     limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
