@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 RUNS = {
-    "training": ("runs/h100_1024.yaml", "network.engine=packet", "workload.global_batch=64"),
+    "training": ("runs/h100_1024.yaml", "network.engine=packet", "workload.model.layers=8", "workload.global_batch=64"),
     "reduce_scatter": (
         "runs/h100_1024.yaml", "network.engine=packet", "topology.nodes=16", "workload.model.layers=8", "workload.parallel.pp=1",
         "workload.parallel.dp=16", "workload.global_batch=16",
     ),
 }  # fmt: skip
-"""Name -> run: a short batch of the 1,024-GPU job, and one dominated by the reduce-scatter of eight rails."""
+"""Name -> run: the 1,024-GPU job with a layer per stage and few microbatches, and one dominated by the reduce-scatter of eight rails."""
 
 
 def scenarios() -> dict[str, dict[str, Any]]:

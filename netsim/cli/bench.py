@@ -8,6 +8,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from netsim.errors import InputError, did_you_mean
+
 HELP = "measure speed and memory on this machine"
 SUITES = {"flow": "netsim.bench.flow", "packet": "netsim.network.packet.bench", "scaling": "netsim.bench.scaling"}
 """Suite -> module with `scenarios()`."""
@@ -16,15 +18,18 @@ Figures = dict[str, dict[str, Any]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("suite", nargs="?", choices=(*SUITES, "all"), default="all", help="what is measured (default: all)")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"what is measured: {', '.join(SUITES)} (default: all of them)")
     parser.add_argument("--json", action="store_true", help="print only one JSON document")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a page of Markdown too")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
+    unknown = [name for name in args.suites if name not in SUITES]
+    if unknown:
+        raise InputError(f"netsim bench: expected {', '.join(SUITES)}; got {unknown[0]!r}{did_you_mean(unknown[0], SUITES)}")
     suites: dict[str, Figures] = {}
-    for suite in SUITES if args.suite == "all" else (args.suite,):
+    for suite in args.suites or SUITES:
         suites[suite] = importlib.import_module(SUITES[suite]).scenarios()
         for name, figures in suites[suite].items():
             if not args.json:
@@ -42,7 +47,7 @@ def _short(value: Any) -> str:
 def _page(suites: dict[str, Figures]) -> str:
     """One table per suite, a row per scenario."""
     machine = f"{len(os.sched_getaffinity(0))} cores ({platform.machine()}), Python {platform.python_version()}"
-    command = f"python -m netsim bench {next(iter(suites)) if len(suites) == 1 else 'all'} --page FILE"
+    command = f"python -m netsim bench {' '.join(suites)} --page FILE"
     lines = ["# Speed", "", f"Written by `{command}` on {machine}."]
     for suite, found in suites.items():
         doc = (importlib.import_module(SUITES[suite]).__doc__ or suite).strip()

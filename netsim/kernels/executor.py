@@ -161,7 +161,7 @@ def _drain(x, f):
         _play(x, f, x.stack[x.scalar[STACK]])
 
 
-@kernel
+@inlined
 def _play(x, f, k):
     """Play a stream forward from its next row until it blocks, joins, parks or ends."""
     gpu, s = k // x.n_streams, k % x.n_streams
