@@ -30,6 +30,7 @@ def test_bar_accepts_what_a_run_reports() -> None:
     with progress.Bar() as shown:
         for step in range(5):
             shown.update(step / 4, "simulated 1 ms [not a markup]")
+        assert shown._bar.tasks[0].completed == 1.0, "the last report is always shown"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (65, "1:05"), (3725, "1:02:05")])

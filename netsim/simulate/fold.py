@@ -16,7 +16,7 @@ import numpy as np
 
 from netsim.kernels.hashing import mix
 from netsim.kernels.structs import Array, Groups
-from netsim.network.flow.fluid import Fluid
+from netsim.network.flow.fluid import Fluid, sum_by
 from netsim.simulate.calls import CallTable
 
 
@@ -136,11 +136,7 @@ def fold_fluid(fluid: Fluid, table: CallTable, fold: Fold) -> tuple[Fluid, CallT
     is_rep = np.zeros(len(fluid.capacity), bool)
     is_rep[fold.link_rep] = True
     on = is_rep[fluid.node_link]
-    row, link, coef = fold.bundle_class[node_bundle[on]], fold.link_class[fluid.node_link[on]], fluid.node_coef[on]
-    order = np.lexsort((link, row))
-    row, link, coef = row[order], link[order], coef[order]
-    first = np.flatnonzero(np.r_[True, (row[1:] != row[:-1]) | (link[1:] != link[:-1])]) if len(row) else np.zeros(0, np.int64)
-    row, link, coef = row[first], link[first], np.add.reduceat(coef, first) if len(first) else coef
+    row, link, coef = sum_by(fold.bundle_class[node_bundle[on]], fold.link_class[fluid.node_link[on]], fluid.node_coef[on])
     number = np.full(len(fluid.footprint_ptr) - 1, -1)
     number[footprints] = np.arange(len(footprints))
     classes_in = np.bincount(number[owner[first_of]], minlength=len(footprints))

@@ -80,7 +80,7 @@ class Builder:
         """Lay out the bundles of every group; returns (first footprint, bundles per group, plan bundle of each bundle)."""
         group, bundle, link, coef = self._loads(plan, members, share)
         n_bundles, n_groups = len(plan.bundle_cap), len(members)
-        row, link, coef = _sum_by(group * n_bundles + bundle, link, coef)
+        row, link, coef = sum_by(group * n_bundles + bundle, link, coef)
         # bundles that are alike in a group become one
         print_ = hashing.mix(np.tile(kind, n_groups).astype(np.uint64) + np.uint64(1))
         np.add.at(print_, row, hashing.mix(hashing.mix(link.astype(np.uint64)) + coef.view(np.uint64)))
@@ -91,7 +91,7 @@ class Builder:
         merged[order] = np.cumsum(new) - 1
         source = (order[new] % n_bundles).astype(np.int64)
         counts = np.bincount(owner[order[new]], minlength=n_groups)
-        row, link, coef = _sum_by(merged[row], link, coef)
+        row, link, coef = sum_by(merged[row], link, coef)
         self._nodes.append(np.bincount(row, minlength=int(new.sum())))
         self._links.append(link.astype(np.int32))
         self._coefs.append(coef)
@@ -164,7 +164,7 @@ class Builder:
         )
 
 
-def _sum_by(row: Array, link: Array, coef: Array) -> tuple[Array, Array, Array]:
+def sum_by(row: Array, link: Array, coef: Array) -> tuple[Array, Array, Array]:
     """Add up coefficients of the same (row, link); sorted by row, then link."""
     order = np.lexsort((link, row))
     row, link, coef = row[order], link[order], coef[order]
