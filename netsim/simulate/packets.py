@@ -9,7 +9,7 @@ from netsim import parallel
 from netsim.config import Run
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
-from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan
+from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan, Topology
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine, planes_of
 from netsim.simulate.loop import run_engine
@@ -93,14 +93,13 @@ def play(
 ) -> Played:
     """Run to the end on all ranks; rank 0 returns what all counted."""
     world = parallel.world()
+    calls = _external_calls(model, gpus)
     packets = PacketEngine(model.topology, model.routes, run.network, run.seed)
     packets.change_rates(*model.changes)
-    engine = PlaneEngine(packets, world, model.topology, _joined_planes(model, gpus), stop)
+    engine = PlaneEngine(packets, world, model.topology, _joined_planes(model.topology, calls), stop)
     handles = np.full(len(model.table.call_flow), -1, np.int64)
     uses, expected = _uses(model, gpus), 1.0
-    for place, group in zip(_external_places(model, gpus).tolist(), _groups_of_places(model, gpus).tolist(), strict=True):
-        members = model.groups.member_idx[model.groups.member_ptr[group] : model.groups.member_ptr[group + 1]]
-        plan = model.table.plans[model.table.call_plan[place]]
+    for place, plan, members in calls:
         handles[place] = engine.register(plan, members)
         if engine.plays(handles[place]):
             expected += uses[place] * float((plan.edge_bytes * plan.edge_weight)[plan.edge_nic_src >= 0].sum())
@@ -154,18 +153,18 @@ def _uses(model: Model, gpus: Exec) -> Array:
     return uses
 
 
-def _external_places(model: Model, gpus: Exec) -> Array:
-    return np.flatnonzero((gpus.call_external == 1) & (model.table.call_flow >= 0))
+def _external_calls(model: Model, gpus: Exec) -> list[tuple[int, Plan, Array]]:
+    """(place, plan, members int32[R]) of every call that the packet engine moves."""
+    table, groups = model.table, model.groups
+    places = np.flatnonzero((gpus.call_external == 1) & (table.call_flow >= 0))
+    of = np.searchsorted(table.group_call_ptr, places, side="right") - 1
+    return [
+        (place, table.plans[table.call_plan[place]], groups.member_idx[groups.member_ptr[group] : groups.member_ptr[group + 1]])
+        for place, group in zip(places.tolist(), of.tolist(), strict=True)
+    ]
 
 
-def _groups_of_places(model: Model, gpus: Exec) -> Array:
-    return np.searchsorted(model.table.group_call_ptr, _external_places(model, gpus), side="right") - 1
-
-
-def _joined_planes(model: Model, gpus: Exec) -> list[Array]:
+def _joined_planes(topology: Topology, calls: list[tuple[int, Plan, Array]]) -> list[Array]:
     """Sets of planes that a call uses together."""
-    sets = set()
-    for place, group in zip(_external_places(model, gpus).tolist(), _groups_of_places(model, gpus).tolist(), strict=True):
-        members = model.groups.member_idx[model.groups.member_ptr[group] : model.groups.member_ptr[group + 1]]
-        sets.add(tuple(planes_of(model.topology, model.table.plans[model.table.call_plan[place]], members).tolist()))
+    sets = {tuple(planes_of(topology, plan, members).tolist()) for _, plan, members in calls}
     return [np.array(planes) for planes in sorted(sets) if len(planes) > 1]
