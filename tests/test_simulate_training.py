@@ -96,7 +96,7 @@ def test_bytes_of_gpt3_nics_are_those_of_the_worked_example(tmp_path):
     # GPT-3 175B, TP 8, PP 8, DP 16: a GPU of a middle stage sends by its NIC what a ring of 16 makes of 10,875,691,008 bytes of
     # gradients and 5,437,845,504 of parameters, an activation and a gradient of 6,291,456 bytes per microbatch, and a few words for
     # the gradient norm
-    summary = simulate(load("runs/h100_1024.yaml"), tmp_path, Progress())
+    summary = simulate(load("runs/h100_1024.yaml", ["network.engine=flow"]), tmp_path, Progress())
     with open_run(tmp_path) as result:
         names = list(result["links/name"])
         sent = result["links/bytes"][names.index("nic n40.3 -> leaf r3.s1")]

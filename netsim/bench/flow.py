@@ -34,6 +34,7 @@ def measure(name: str) -> dict[str, Any]:
 
     gpus, dp, fold = CASES[name]
     settings = (
+        "network.engine=flow",
         f"topology.nodes={gpus // 8}",
         f"workload.parallel.dp={dp}",
         f"workload.global_batch={96 * dp}",

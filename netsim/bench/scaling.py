@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 RUNS = {
-    "training": ("runs/h100_1024.yaml", "network.engine=packet", "workload.model.layers=8", "workload.global_batch=64"),
+    "training": ("runs/h100_1024.yaml", "workload.model.layers=8", "workload.global_batch=64"),
     "reduce_scatter": (
-        "runs/h100_1024.yaml", "network.engine=packet", "topology.nodes=16", "workload.model.layers=8", "workload.parallel.pp=1",
+        "runs/h100_1024.yaml", "topology.nodes=16", "workload.model.layers=8", "workload.parallel.pp=1",
         "workload.parallel.dp=16", "workload.global_batch=16",
     ),
 }  # fmt: skip
