@@ -3,13 +3,14 @@
 import numpy as np
 
 from netsim.kernels import executor, flow
-from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, Groups, Programs
+from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, TIMERS, Groups, Programs
 from netsim.network.flow.fluid import Fluid
 from netsim.network.flow.state import state as network_state
 from netsim.simulate import gpus
 from netsim.simulate.calls import CallTable
 
 US = 1_000_000
+TIMER_OF = {"forward": "forward-compute", "backward": "backward-compute", "dp": "all-grads-sync", "pp": "forward-recv"}
 
 
 def compute(us, category="forward", deps=()):
@@ -23,7 +24,9 @@ def comm(dim, call=0, category="tp", deps=()):
 
 
 def programs(*of_programs):
-    """Programs from lists of streams of rows; a dependency is (stream, position) within the program."""
+    """Programs from lists of streams of rows; a dependency is (stream, position) within the program, (stream, position, "start") where a
+    start is enough.
+    """
     n_streams = max(len(streams) for streams in of_programs)
     ptr, rows, place = [0], [], {}
     for p, streams in enumerate(of_programs):
@@ -32,7 +35,7 @@ def programs(*of_programs):
                 place[p, s, i] = len(rows)
                 rows.append((p, row))
             ptr.append(len(rows))
-    deps = [[place[p, s, i] for s, i in row[5]] for p, row in rows]
+    deps = [[~place[p, d[0], d[1]] if len(d) == 3 else place[p, d[0], d[1]] for d in row[5]] for p, row in rows]
     return Programs(
         n_programs=len(of_programs),
         n_streams=n_streams,
@@ -44,6 +47,7 @@ def programs(*of_programs):
         category=np.array([CATEGORIES.index(row[4]) for _, row in rows], np.int8),
         microbatch=np.full(len(rows), -1, np.int16),
         layer=np.full(len(rows), -1, np.int16),
+        timer=np.array([TIMERS.index(TIMER_OF.get(row[4], "other")) for _, row in rows], np.int8),
         dep_ptr=np.cumsum([0] + [len(d) for d in deps]),
         dep_idx=np.array([d for row in deps for d in row], np.int64),
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from netsim.kernels.structs import CATEGORIES
+from netsim.kernels.structs import CATEGORIES, TIMERS
 from tests.programs import US, comm, compute, groups, play, programs
 
 TP, PP, DP = (CATEGORIES.index(c) for c in ("tp", "pp", "dp"))
@@ -87,3 +87,41 @@ def test_signal_that_was_given_long_ago_keeps_its_time():
     p = programs([[compute(10), compute(20)], [comm(0, category="dp"), comm(0, category="dp", deps=[(0, 0)])]])
     x = play(p, groups(2, [[0, 1]]), [0, 0], [5])
     assert np.unique(x.record_end / US).tolist() == [5, 10, 15, 30]
+
+
+def test_one_launch_queue_holds_kernels_behind_a_call_that_has_not_started():
+    # two calls of 8 on one stream, the second launched before the kernel of 5: it starts at 10, and only then does the kernel
+    calls = [comm(0, category="dp", deps=[(0, 0)]), comm(0, category="dp", deps=[(0, 0)])]
+    free = programs([[compute(2), compute(5)], calls])
+    queued = programs([[compute(2), compute(5, deps=[(1, 1, "start")])], calls])
+    grps = groups(2, [[0, 1]])
+    assert ends(play(free, grps, [0, 0], [8])) == [18, 18]
+    x = play(queued, grps, [0, 0], [8])
+    assert (x.record_end[1] / US, ends(x)) == (15, [18, 18])
+    assert (x.exposed[:, DP] / US).tolist() == [8, 8]
+    assert (x.timers[:, TIMERS.index("all-grads-sync")] / US).tolist() == [8, 8]
+
+
+def test_a_call_that_waits_for_its_peers_has_started():
+    # GPU 1 calls at 6; the kernel behind the call on GPU 0 starts at 2 all the same
+    p = programs([[compute(2), compute(5, deps=[(1, 0, "start")])], [comm(0, category="dp", deps=[(0, 0)])]])
+    x = play(p, groups(2, [[0, 1]]), [0, 0], [1], slow=[1.0, 3.0])
+    assert x.record_end[1] / US == 7
+
+
+def test_a_call_launched_behind_a_kernel_starts_with_it():
+    # the call needs nothing, but was launched after the second kernel, which starts at 3
+    p = programs([[compute(3), compute(4), compute(1)], [comm(0, category="dp", deps=[(0, 1, "start")])]])
+    x = play(p, groups(2, [[0, 1]]), [0, 0], [2])
+    assert (x.record_start[3] / US, x.record_end[3] / US) == (3, 5)
+    assert ends(x) == [8, 8]
+
+
+def test_timers_divide_the_time_of_the_compute_stream():
+    # forward 3, call of 5 in it, wait of 12 for a message, backward 2
+    rows = [compute(3), (*comm(0)[:4], "forward", ()), compute(2, category="backward", deps=[(1, 0)])]
+    p = programs([rows, [comm(1, call=1, category="pp")]])
+    x = play(p, groups(2, [[0, 1]], [[0, 1]]), [0, 0], [5, 20])
+    seconds = {name: int(v) // US for name, v in zip(TIMERS, x.timers[0], strict=True) if v}
+    assert seconds == {"forward-compute": 8, "forward-recv": 12, "backward-compute": 2}
+    assert x.timers[0].sum() == x.end[0]

@@ -76,8 +76,9 @@ def test_runs(monkeypatch, case):
     assert p.dep_ptr[-1] == len(p.dep_idx)
     row_stream = np.repeat(np.arange(p.n_programs * p.n_streams), np.diff(p.stream_ptr))
     row = np.repeat(np.arange(len(p.kind)), np.diff(p.dep_ptr))
-    assert (row_stream[row] // p.n_streams == row_stream[p.dep_idx] // p.n_streams).all()
-    assert (row_stream[row] != row_stream[p.dep_idx]).all()
+    dep = np.where(p.dep_idx < 0, ~p.dep_idx, p.dep_idx)
+    assert (row_stream[row] // p.n_streams == row_stream[dep] // p.n_streams).all()
+    assert (row_stream[row] != row_stream[dep]).all()
 
 
 def test_kernels_add_up_to_the_model(monkeypatch, case):

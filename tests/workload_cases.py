@@ -43,7 +43,7 @@ def build(monkeypatch, section: Training, n_gpus: int, gpus_per_node: int = 8, *
 
     monkeypatch.setattr(api, "times", ideal)
     monkeypatch.setattr(api, "peak_flops", lambda device, dtype: 1e15)
-    return workload.build(section, n_gpus, gpus_per_node, SimpleNamespace(card=SimpleNamespace(gap=0)), **kwargs)
+    return workload.build(section, n_gpus, gpus_per_node, SimpleNamespace(card=SimpleNamespace(gap=0, arch="hopper")), **kwargs)
 
 
 def replay(work, comm_ps=None):
@@ -56,7 +56,7 @@ def replay(work, comm_ps=None):
     cursor = {(gpu, k): p.stream_ptr[work.gpu_program[gpu] * s + k] for gpu in range(n) for k in range(s)}
     stop = {(gpu, k): p.stream_ptr[work.gpu_program[gpu] * s + k + 1] for gpu in range(n) for k in range(s)}
     free = dict.fromkeys(cursor, 0)
-    begin, end = {}, {}
+    begin, end, there = {}, {}, {}
     arrived, busy = defaultdict(dict), {}
     messages = []
     moved = True
@@ -66,12 +66,14 @@ def replay(work, comm_ps=None):
             while cursor[gpu, k] < stop[gpu, k]:
                 row = cursor[gpu, k]
                 deps = p.dep_idx[p.dep_ptr[row] : p.dep_ptr[row + 1]]
-                if any((gpu, d) not in end for d in deps):
+                if any((gpu, d) not in end if d >= 0 else (gpu, ~d) not in there for d in deps):
                     break
-                ready = max([free[gpu, k]] + [end[gpu, d] for d in deps])
+                ready = max([free[gpu, k]] + [end[gpu, d] if d >= 0 else there[gpu, ~d] for d in deps])
+                there.setdefault((gpu, row), ready)
                 if p.kind[row] == COMM:
                     group = g.group_of[p.dim[row], gpu]
                     members = g.member_idx[g.member_ptr[group] : g.member_ptr[group + 1]]
+                    moved |= gpu not in arrived[group]
                     arrived[group].setdefault(gpu, (ready, row, k))
                     if len(arrived[group]) < len(members):
                         break

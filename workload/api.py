@@ -16,6 +16,7 @@ from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
 from workload.assemble import assemble, durations
 from workload.check import problems
 from workload.flops import flops_per_step
+from workload.launch import launch_of
 from workload.layout import dimensions, groups_of, layout_of, stage_of
 from workload.memory import Memory, memory_of
 from workload.programs import play_all
@@ -82,7 +83,7 @@ def build(
     lines = [f"workload.{path}: {sentence}" for path, sentence in problems(training, n_gpus, gpus_per_node)]
     if lines:
         raise InputError(lines)
-    s = Shape(training, layout_of(training, n_gpus, gpus_per_node))
+    s = Shape(training, layout_of(training, n_gpus, gpus_per_node), launch_of(training, device.card.arch))
     tables = Tables()
     stages, programs = play_all(s, tables)
     segments = _segments(tables, device)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from netsim.kernels.structs import Array, Programs
-from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS
+from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS, TIMER
 from workload.timeline import Program
 
 
@@ -20,7 +20,9 @@ def assemble(programs: list[Program], duration: list[Array]) -> Programs:
     ptr[1:] = np.cumsum(np.concatenate([p.stream_rows for p in programs]))
     rows = np.concatenate([p.rows for p in programs])
     base = ptr[:-1:streams]
-    deps = np.concatenate([p.deps + b for p, b in zip(programs, base, strict=True)])
+    ends = [p.deps + b for p, b in zip(programs, base, strict=True)]
+    starts = [(p.starts + b) ^ np.array([0, -1]) for p, b in zip(programs, base, strict=True)]  # ~ of the second column
+    deps = np.concatenate([*ends, *starts])
     deps = deps[np.lexsort((deps[:, 1], deps[:, 0]))]
     dep_ptr = np.zeros(len(rows) + 1, dtype=np.int64)
     dep_ptr[1:] = np.cumsum(np.bincount(deps[:, 0], minlength=len(rows)))
@@ -40,6 +42,7 @@ def assemble(programs: list[Program], duration: list[Array]) -> Programs:
         column(CAT, np.int8),
         column(MICROBATCH, np.int16),
         column(LAYER, np.int16),
+        column(TIMER, np.int8),
         dep_ptr,
         np.ascontiguousarray(deps[:, 1]),
     )

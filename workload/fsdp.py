@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workload.buckets import Bucket
-from workload.gradients import BYTES, Sync
+from workload.gradients import BYTES, GATHER, Sync
 from workload.params import Param
 from workload.shape import Shape
 from workload.stages import Chunk
@@ -77,7 +77,8 @@ class Fsdp:
         kind = "expert" if expert else "dense"
         nbytes = numel * BYTES[self.s.training.data_parallel.param_dtype]
         again = "_again" if backward else ""
-        return self.line.comm("gather", f"{dim}_gather", "all_gather", nbytes, f"dp.all_gather.{kind}_params{again}", after=(after,))
+        name = f"dp.all_gather.{kind}_params{again}"
+        return self.line.comm("gather", f"{dim}_gather", "all_gather", nbytes, name, after=(after,), timer=GATHER)
 
 
 def working_set(sizes: list[int], prefetch: int) -> int:

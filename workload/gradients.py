@@ -18,6 +18,7 @@ from workload.stages import Chunk
 from workload.tape import Ref
 from workload.timeline import Placed, Timeline
 
+SYNC, GATHER = "all-grads-sync", "params-all-gather"
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 
@@ -71,15 +72,15 @@ class Sync:
         if ranks <= 1 and not self.mirrored:
             return None
         if not self.dp.average_in_collective:
-            after = (self.line.compute([moved("memory", 2 * nbytes)], "scale gradients", stream, after),)
+            after = (self.line.compute([moved("memory", 2 * nbytes)], "scale gradients", stream, after, SYNC),)
         op = "all_reduce" if self.dp.stage == "none" else "reduce_scatter"
-        done = self.line.comm(stream, dim, op, nbytes, f"dp.{op}.{kind}_grads", after=after) or after[0]
+        done = self.line.comm(stream, dim, op, nbytes, f"dp.{op}.{kind}_grads", after=after, timer=SYNC) or after[0]
         if self.s.lay.instances > 1 and across:
             shard = nbytes // self.s.group_sizes()[dim]
-            done = self.line.comm(stream, outer, "all_reduce", shard, f"dp.all_reduce.{kind}_shard", after=(done,))
+            done = self.line.comm(stream, outer, "all_reduce", shard, f"dp.all_reduce.{kind}_shard", after=(done,), timer=SYNC)
         if self.mirrored:
             shard = nbytes // (self.s.group_sizes()[dim] if self.dp.stage != "none" else 1)
-            done = self.line.comm(stream, "mirror", "all_reduce", shard, f"dp.all_reduce.{kind}_copies", after=(done,))
+            done = self.line.comm(stream, "mirror", "all_reduce", shard, f"dp.all_reduce.{kind}_copies", after=(done,), timer=SYNC)
         self.reduced.append(done)
         return done
 
@@ -101,7 +102,7 @@ class Sync:
         stream, dim, _ = self.dims(bucket.expert)
         kind = "expert" if bucket.expert else "dense"
         nbytes = bucket.numel * BYTES[self.dp.param_dtype]
-        ref = self.line.comm(stream, dim, "all_gather", nbytes, f"dp.all_gather.{kind}_params", after=after)
+        ref = self.line.comm(stream, dim, "all_gather", nbytes, f"dp.all_gather.{kind}_params", after=after, timer=GATHER)
         self._gathers[index, number] = ref
         return ref
 
@@ -113,7 +114,7 @@ class Sync:
         """Gather on demand: the first use of a bucket waits for it and starts the next one of its buffer."""
         buffers = self.buffers[index]
         for expert in (False, True):
-            before: tuple[Ref, ...] = ()
+            before: tuple[Ref, ...] = ((0, placed.start[0] - 1),) if placed.start[0] else ()
             for number in reversed(range(len(buffers.buckets))):
                 bucket = buffers.buckets[number]
                 if bucket.expert != expert:

@@ -38,7 +38,7 @@ def _gathered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: st
             tape.wait(arrived)
         tape.compute(gemm(m // t, n, k, dtype, direction), label=name)
         if piece < t - 1:
-            arrived = tape.start("tp", "tp", "ring_shift", s.tp_bytes // t, f"tp.ring_shift.{name}", after=arrived)
+            arrived = tape.start("tp", "tp", "ring_shift", s.tp_bytes // t, f"tp.ring_shift.{name}", after=arrived, urgent=True)
 
 
 def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str, direction: str = "fwd", what: str = "") -> None:
@@ -46,7 +46,7 @@ def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: s
     handles = []
     for _ in range(SPLITS):
         tape.compute(gemm(m // SPLITS, n, k, dtype, direction), label=name)
-        handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}{what}"))
+        handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}{what}", urgent=True))
     tape.wait(*handles)
 
 

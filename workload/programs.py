@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
+from netsim.kernels.structs import TIMERS
 from workload.chunkwise import Blocks
 from workload.found import found
 from workload.fsdp import Fsdp
@@ -17,6 +18,13 @@ from workload.timeline import Placed, Program, Timeline
 
 COMPUTE_STEPS = ("forward", "backward", "inputs", "weights")
 ALIASES = {"1f1b": "one_f_one_b"}
+
+
+def batch_timer(posted: list[str]) -> str:
+    """Return Megatron's timer of the call that posts these messages together and waits for them."""
+    kinds = sorted(set(posted), key=lambda kind: (kind.endswith("recv"), kind))
+    name = "-".join(kinds)
+    return name if name in TIMERS else "forward-backward-send-forward-backward-recv"
 
 
 class Stage(NamedTuple):
@@ -68,12 +76,14 @@ class Play:
 
     def __init__(self, s: Shape, blocks: Blocks, number: int, stage: Stage, pipe: Pipe, turned: set[int]) -> None:
         self.s, self.blocks, self.number, self.stage, self.pipe, self.turned = s, blocks, number, stage, pipe, turned
-        self.line = Timeline(blocks.tables, s.group_sizes())
+        self.line = Timeline(blocks.tables, s.group_sizes(), s.launch == "in order")
         self.sync = Sync(s, self.line, stage.buffers, bool(turned))
         self.fsdp = Fsdp(s, self.line, self.sync)
         self._arrived: dict[tuple[str, int, int], Ref | None] = {}
         self._sent: dict[str, Ref | None] = {}
-        self._posted: list[Ref | None] = []
+        self._posted: list[tuple[str, Ref | None]] = []
+        self._before = 0
+        """Messages among those posted that were posted before the last compute step."""
         self._last: dict[int, list[Placed]] = {}
         self._begun: set[int] = set()
         self._launched: set[int] = set()
@@ -147,10 +157,12 @@ class Play:
 
     def _receive(self, message: str, step: Step) -> None:
         """Wait for the message that a step consumes, and put its parts together."""
+        self._before = len(self._posted)
         arrived = self._arrived.pop((message, step.chunk, step.microbatch), None)
         self.line.wait(arrived)
         if arrived and self._scattered():
-            self.line.comm("compute", "tp", "all_gather", self.s.full_bytes, "tp.all_gather.pipeline", step.microbatch)
+            name = "tp.all_gather.pipeline"
+            self.line.comm("compute", "tp", "all_gather", self.s.full_bytes, name, step.microbatch, timer=f"{message}-recv")
 
     def _shard(self, step: Step, placed: Placed, before: Ref | None) -> None:
         """What sharded gradients and parameters need around one block, in every microbatch."""
@@ -164,8 +176,10 @@ class Play:
 
     def _message(self, step: Step) -> None:
         if step.kind == "wait":
-            self.line.wait(*self._posted)
-            self._posted = []
+            batch = self._posted[self._before :]
+            self.line.time_as(batch_timer([kind for kind, _ in batch]), *(ref for _, ref in batch))
+            self.line.wait(*(ref for _, ref in self._posted))
+            self._posted, self._before = [], 0
         elif step.kind.startswith("wait_send_"):
             self.line.wait(self._sent.get(step.kind[10:]))
         else:
@@ -173,6 +187,7 @@ class Play:
 
     def _post(self, step: Step) -> None:
         action, kind = step.kind.split("_")
+        timer = f"{kind}-{action}"
         turned = step.chunk in self.turned
         onward = (kind == "forward") != turned
         stream = {
@@ -184,8 +199,8 @@ class Play:
         dim = f"pp_{'rev_' if turned else ''}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
         name = f"pp.sendrecv.{kind}"
         nbytes = self.s.shard_bytes // (self.s.lay.tp if self._scattered() else 1)
-        ref = self.line.comm(stream[action, onward], dim, "sendrecv", nbytes, name, step.microbatch, (self.line.end,))
-        self._posted.append(ref)
+        ref = self.line.comm(stream[action, onward], dim, "sendrecv", nbytes, name, step.microbatch, (self.line.end,), timer)
+        self._posted.append((timer, ref))
         if action == "send":
             self._sent[kind] = ref
         else:

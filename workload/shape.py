@@ -10,6 +10,7 @@ from functools import cached_property
 from compute.kernels import DTYPE_BYTES
 from netsim.config.model import Model
 from netsim.config.workload import Training
+from workload.launch import Launch
 from workload.layout import Layout
 
 ELEMENT = 2
@@ -18,10 +19,11 @@ ELEMENT = 2
 
 @dataclass(frozen=True)
 class Shape:
-    """Derived sizes; `training` and `lay` are there for the rest."""
+    """Derived sizes; `training` and `lay` are there for the rest, `launch` says how streams share the GPU."""
 
     training: Training
     lay: Layout
+    launch: Launch = "free"
 
     @cached_property
     def model(self) -> Model:

@@ -31,7 +31,7 @@ def shard_of(s: Shape, numel: int, expert: bool) -> int:
 def begin(s: Shape, line: Timeline, params: list[Param]) -> None:
     """Clear the gradient buffers."""
     total = sum(p.numel for p in params)
-    line.compute([moved("memory", BYTES[s.training.data_parallel.grad_dtype] * total)], "clear gradients")
+    line.compute([moved("memory", BYTES[s.training.data_parallel.grad_dtype] * total)], "clear gradients", timer="other")
 
 
 def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list[Chunk]) -> None:
@@ -40,10 +40,10 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
     line.wait(*sync.reduced)
     replicated = sum(p.numel for p in params if p.replicated)
     if s.sp and replicated:
-        line.comm("compute", "tp", "all_reduce", size * replicated, "tp.all_reduce.layernorm_grads")
+        line.comm("compute", "tp", "all_reduce", size * replicated, "tp.all_reduce.layernorm_grads", timer="layernorm-grads-all-reduce")
     tied = sum(p.numel for p in params if p.tied)
     if tied:
-        line.comm("compute", "embd", "all_reduce", size * tied, "pp.all_reduce.embedding_grads")
+        line.comm("compute", "embd", "all_reduce", size * tied, "pp.all_reduce.embedding_grads", timer="embedding-grads-all-reduce")
     mixtures = sum(s.model.is_moe(x) for c in held for x in range(c.first, c.first + c.layers))
     if s.model.expert_bias and mixtures:
         line.comm("compute", "tp_dp_cp", "all_reduce", 4 * s.model.experts * mixtures, "dp.all_reduce.expert_bias")
@@ -53,12 +53,12 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
         for kind, expert in (("dense", False), ("expert", True))
     ]
     if s.training.precision.activations == "fp16":
-        line.comm("compute", scope, "all_reduce", 4, "dp.all_reduce.found_inf")
+        line.comm("compute", scope, "all_reduce", 4, "dp.all_reduce.found_inf", timer="optimizer")
     for kind, shard in shards if s.training.clip_grad else []:
         if shard:
             line.compute([moved("memory", size * shard)], "gradient norm")
         if kind == "dense" or s.model.experts:  # a stage of dense layers alone joins the others' norm of experts with nothing
-            line.comm("compute", scope, "all_reduce", 4, f"dp.all_reduce.{kind}_grad_norm")
+            line.comm("compute", scope, "all_reduce", 4, f"dp.all_reduce.{kind}_grad_norm", timer="optimizer")
     moments = BYTES[s.training.precision.moments]
     total = sum(shard for _, shard in shards)
     line.compute([moved("adam", (size + 8 + 4 * moments) * total), moved("cast", 6 * total)], "adam")

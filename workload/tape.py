@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compute.api import Kernel
-from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, Array
+from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, TIMERS, Array
 
 STREAMS = (
     "compute",
@@ -32,9 +32,11 @@ STREAMS = (
 """Streams of every program; the first is the compute stream."""
 STREAM = {name: i for i, name in enumerate(STREAMS)}
 CATEGORY = {name: i for i, name in enumerate(CATEGORIES)}
-WIDTH = 8
-"""Columns of a recorded row: kind, call, dim, category, layer, memory kept (positive) or freed, memory in use meanwhile, microbatch."""
-KIND, CALL, DIM, CAT, LAYER, KEPT, TEMP, MICROBATCH = range(WIDTH)
+TIMER_OF = {name: i for i, name in enumerate(TIMERS)}
+WIDTH = 9
+"""Columns of a recorded row: kind, call, dim, category, layer, memory kept (positive) or freed, memory in use meanwhile, microbatch,
+timer."""
+KIND, CALL, DIM, CAT, LAYER, KEPT, TEMP, MICROBATCH, TIMER = range(WIDTH)
 
 EMBEDDING, HEAD = -2, -3
 """Numbers of the parts outside layers while a program is built; the simulator sees -1."""
@@ -74,14 +76,28 @@ class Block(NamedTuple):
     marks: dict[tuple[int, str], int]  # (layer in the block, module): index on the compute stream of the last kernel concerned
     issued: tuple[Ref, ...]  # rows in the order in which the host issues them
     exchanges: tuple[tuple[int, int, int], ...]  # (layer, first, end) in `issued` of exchanges with experts that block the compute stream
+    launched: tuple[tuple[int, ...], ...]  # per stream the places of its rows in `issued`
+
+
+def launched(issued: list[Ref]) -> tuple[tuple[int, ...], ...]:
+    """Return for every stream the places of its rows in the order of issue."""
+    places: list[list[int]] = [[] for _ in STREAMS]
+    for at, (stream, _) in enumerate(issued):
+        places[stream].append(at)
+    return tuple(map(tuple, places))
 
 
 class Tape:
-    """Records one block; `layer` is the layer (counted from the block's first) that rows belong to, `phase` the category of kernels."""
+    """Records one block; `layer` is the layer (counted from the block's first) that rows belong to, `phase` the category of kernels.
 
-    def __init__(self, tables: Tables, phase: str, sizes: dict[str, int]) -> None:
+    `late`: a communication that was started beside compute gets its thread blocks when the next kernel ends (launch.py).
+    """
+
+    def __init__(self, tables: Tables, phase: str, sizes: dict[str, int], late: bool = False) -> None:
         self.tables = tables
+        self.late = late
         self.phase = phase
+        self.timer = TIMER_OF["forward-compute" if phase == "forward" else "backward-compute"]
         self.layer = -1
         self.sizes = sizes
         self._rows: list[list[tuple[int, ...]]] = [[] for _ in STREAMS]
@@ -94,6 +110,7 @@ class Tape:
         self._issued: list[Ref] = []
         self._exchanges: list[tuple[int, int, int]] = []
         self._retain = True
+        self._behind: tuple[Ref, ...] = ()
         self.deferred: Tape | None = None
         """Where weight gradients go that are computed in a step of their own."""
 
@@ -102,13 +119,20 @@ class Tape:
 
         `label` becomes part of the name of their segment.
         """
-        self._open.extend(kernels)
+        first, kernels = (kernels[:1], kernels[1:]) if self._behind else (kernels, ())
+        self._open.extend(first)
         if not self._retain:
             keep, free, temp = 0, 0, temp + keep
         self._memory[1] = max(self._memory[1], self._memory[0] + keep + temp)
         self._memory[0] += keep - free
         if label and label not in self._labels:
             self._labels.append(label)
+        if self._behind and first:
+            waiting, self._behind = self._behind, ()
+            self.cut()
+            self._deps.extend((*ref, 0, len(self._rows[0]) - 1) for ref in waiting)
+            if kernels:
+                self.compute(*kernels, label=label)
 
     def weights(self, module: str, *kernels: Kernel, free: int = 0, temp: int = 0) -> None:
         """Compute weight gradients of `module`: now, or in the step of their own that the schedule has for them."""
@@ -124,7 +148,7 @@ class Tape:
         """End the open segment; with `pending`, also let an empty one wait for what is still waited for."""
         if self._open or self._memory != [0, 0] or (pending and self._pending):
             segment = self.tables.segment(self._open, "+".join(self._labels))
-            self._add(0, (COMPUTE, segment, -1, CATEGORY[self.phase], self.layer, self._memory[0], self._memory[1], 0))
+            self._add(0, (COMPUTE, segment, -1, CATEGORY[self.phase], self.layer, *self._memory, 0, self.timer))
             self._open, self._memory, self._labels = [], [0, 0], []
 
     def forget(self, record: Callable[[], None], keep: int = 0) -> None:
@@ -166,19 +190,32 @@ class Tape:
             self._exchanges.append((self.layer, first, len(self._issued)))
 
     def start(
-        self, stream: str, dim: str, op: str, nbytes: int, name: str, category: str = "", after: tuple[Ref, ...] | None = None
+        self,
+        stream: str,
+        dim: str,
+        op: str,
+        nbytes: int,
+        name: str,
+        category: str = "",
+        after: tuple[Ref, ...] | None = None,
+        urgent: bool = False,
     ) -> tuple[Ref, ...]:
-        """Communicate on another stream, after what was issued so far (or after `after`); returns what to `wait` for."""
+        """Communicate on another stream, after what was issued so far (or after `after`); returns what to `wait` for.
+
+        `urgent`: on a stream of high priority, whose thread blocks come before those of other kernels.
+        """
         if self.sizes.get(dim, 1) <= 1:
             return ()
         self.cut(pending=True)
         ref = self._add(STREAM[stream], self._communication(dim, op, nbytes, name, category))
         self._deps.extend((*ref, *other) for other in (self.last() if after is None else after))
+        if self.late and not urgent:
+            self._behind += (ref,)
         return (ref,)
 
     def beside(self, stream: str, *kernels: Kernel, after: tuple[Ref, ...] = ()) -> tuple[Ref, ...]:
         """Run kernels on another stream after `after`; returns what to `wait` for."""
-        row = (COMPUTE, self.tables.segment(list(kernels)), -1, CATEGORY[self.phase], self.layer, 0, 0, 0)
+        row = (COMPUTE, self.tables.segment(list(kernels)), -1, CATEGORY[self.phase], self.layer, 0, 0, 0, self.timer)
         ref = self._add(STREAM[stream], row)
         self._deps.extend((*ref, *other) for other in after)
         return (ref,)
@@ -186,6 +223,7 @@ class Tape:
     def wait(self, *refs: tuple[Ref, ...]) -> None:
         """Let the next kernel or communication on the compute stream wait for `refs`."""
         waits = [r for group in refs for r in group]
+        self._behind = tuple(r for r in self._behind if r not in waits)
         if waits:
             self.cut()
             self._pending.extend(waits)
@@ -199,11 +237,12 @@ class Tape:
         """Return what was recorded."""
         self.cut(pending=True)
         rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self._rows)
-        return Block(rows, np.array(self._deps, dtype=np.int64).reshape(-1, 4), self._marks, tuple(self._issued), tuple(self._exchanges))
+        deps = np.array(self._deps, dtype=np.int64).reshape(-1, 4)
+        return Block(rows, deps, self._marks, tuple(self._issued), tuple(self._exchanges), launched(self._issued))
 
     def _communication(self, dim: str, op: str, nbytes: int, name: str, category: str) -> tuple[int, ...]:
         call = self.tables.call(op, int(nbytes), name, self.sizes[dim])
-        return (COMM, call, self.tables.dim(dim), CATEGORY[category or name.split(".")[0]], self.layer, 0, 0, 0)
+        return (COMM, call, self.tables.dim(dim), CATEGORY[category or name.split(".")[0]], self.layer, 0, 0, 0, self.timer)
 
     def _add(self, stream: int, row: tuple[int, ...]) -> Ref:
         ref = (stream, len(self._rows[stream]))

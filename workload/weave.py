@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workload.tape import LAYER, MICROBATCH, STREAM, STREAMS, WIDTH, Block, Ref
+from workload.tape import LAYER, MICROBATCH, STREAM, STREAMS, WIDTH, Block, Ref, launched
 
 
 class Part(NamedTuple):
@@ -86,7 +86,7 @@ class _Woven:
     def block(self) -> Block:
         """Return what was woven."""
         rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self.rows)
-        return Block(rows, np.array(self.deps, dtype=np.int64).reshape(-1, 4), {}, tuple(self.issued), ())
+        return Block(rows, np.array(self.deps, dtype=np.int64).reshape(-1, 4), {}, tuple(self.issued), (), launched(self.issued))
 
 
 def weave(forward: Block, backward: Block, weights: Block | None = None) -> Block:

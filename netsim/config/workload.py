@@ -203,6 +203,9 @@ class Kernels:
     cross_entropy: unfused, fused (Megatron's, fewer collectives) or te (in place). attention: flash or unfused.
     broadcast_inputs: tokens and labels are broadcast inside the tensor-parallel group. wgrad_cache: TE keeps one dummy weight gradient
     per shape.
+    connections: launch queues of a GPU. With 1, kernels of all streams start in the order of launch; with more, streams are independent,
+    and before Blackwell a collective that is launched beside a GEMM gets its thread blocks after it. Default: as Megatron requires, 1
+    with tp or cp on GPUs before Blackwell (more with full sharding and experts.overlap), else CUDA's 8.
     """
 
     __pydantic_config__ = STRICT
@@ -211,6 +214,7 @@ class Kernels:
     attention: Literal["flash", "unfused"] = "flash"
     broadcast_inputs: bool = True
     wgrad_cache: bool = True
+    connections: Annotated[Count | None, named("connections", "CUDA_DEVICE_MAX_CONNECTIONS", "cuda_device_max_connections")] = None
 
 
 @dataclass(frozen=True)

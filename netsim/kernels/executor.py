@@ -11,7 +11,10 @@ event that moves when `o` changes.
 
 Exposed time is measured where it happens: on the compute stream, as the gap before a row, charged to the dependency that ended last, or as
 the duration of a call on that stream. The part before all members had arrived is bubble (this GPU waits for others to compute), the rest
-is exposed communication.
+is exposed communication. Timers divide the same time another way: a row's own time counts for its timer, a gap for that of the row which
+ended it.
+
+One launch queue. A dependency ~r holds a row until row r has started: a kernel has its SMs, a call has joined its group, if only to wait.
 """
 
 from typing import NamedTuple
@@ -40,8 +43,10 @@ class Exec(NamedTuple):
     duration: Array  # int64[I]
     dim: Array  # int16[I]
     category: Array  # int8[I]
+    timer: Array  # int8[I]
     dep_ptr: Array  # int64[I + 1]
-    dep_idx: Array  # int64[D]
+    dep_idx: Array  # int64[D] rows; ~row: it must have started
+    row_start_awaited: Array  # bool[I] True for rows whose start others wait for
     row_stream: Array  # int8[I]
     row_signal: Array  # int32[I] place of a row that other streams wait for; -1 for the rest
     row_call: Array  # int32[I] COMM: place of the call within its group's calls
@@ -83,6 +88,7 @@ class Exec(NamedTuple):
     heap_version: Array  # int32[Q]
     busy: Array  # int64[n, C] ps of kernels by category, all streams
     exposed: Array  # int64[n, C] ps the compute stream waited for communication of a category
+    timers: Array  # int64[n, T] ps of the compute stream by timer
     bubble: Array  # int64[n] ps the compute stream waited for others to reach a call, or for the end
     end: Array  # int64[n] ps of the last row
     record_ptr: Array  # int64[n] first record of a GPU, -1 where its rows are not recorded
@@ -176,6 +182,18 @@ def _play(x, f, k):
         last = -1
         for j in range(x.dep_ptr[row], x.dep_ptr[row + 1]):
             dep = x.dep_idx[j]
+            if dep < 0:
+                other = gpu * x.n_streams + x.row_stream[~dep]
+                if x.next_row[other] > ~dep:
+                    continue
+                if x.next_row[other] < ~dep or (x.state[other] != JOINED and x.state[other] != PARKED):
+                    x.state[k] = BLOCKED
+                    x.blocked_on[k] = dep
+                    return
+                if x.since[other] > t:
+                    t = x.since[other]
+                    last = dep
+                continue
             other = gpu * x.n_streams + x.row_stream[dep]
             if x.next_row[other] <= dep:
                 x.state[k] = BLOCKED
@@ -185,19 +203,21 @@ def _play(x, f, k):
             if signal >= 0 and x.signal_end[x.signal_ptr[gpu] + signal] > t:
                 t = x.signal_end[x.signal_ptr[gpu] + signal]
                 last = dep
-        if s == 0 and last >= 0:
+        if s == 0 and last != -1:
             _charge(x, gpu, x.free_at[k], t, last)
         if x.kind[row] == COMM:
             _join(x, f, gpu, k, row, t)
             return
         work = _kernel_time(x, gpu, row)
-        if not _alone(x, gpu, k):
+        if x.row_start_awaited[row] or not _alone(x, gpu, k):
             x.state[k] = PARKED
             x.active[gpu] += 1
             x.since[k] = t
             x.touched[k] = t
             x.work[k] = work
             _reschedule(x, gpu, k)
+            if x.row_start_awaited[row]:
+                _wake(x, gpu, ~row)
             return
         if x.row_signal[row] >= 0:  # streams that wait for this row issue first: a call takes its SMs before the next kernel starts
             _look(x, k)
@@ -219,9 +239,14 @@ def _alone(x, gpu, k):
 @inlined
 def _charge(x, gpu, t0, t1, dep):
     """Charge the wait [t0, t1) of the compute stream to the dependency that ended last."""
-    category = x.category[dep]
-    if x.kind[dep] != COMM:
+    row = dep if dep >= 0 else ~dep
+    category = x.category[row]
+    x.timers[gpu, x.timer[row]] += t1 - t0
+    if x.kind[row] != COMM:
         x.exposed[gpu, OTHER] += t1 - t0
+        return
+    if dep < 0:
+        x.exposed[gpu, category] += t1 - t0
         return
     ready = min(max(x.signal_begin[x.signal_ptr[gpu] + x.row_signal[dep]], t0), t1)
     x.bubble[gpu] += ready - t0
@@ -238,6 +263,8 @@ def _join(x, f, gpu, k, row, t):
     x.active[gpu] += 1
     if x.call_sms[place] > 0:
         _occupy(x, gpu, x.call_sms[place], t)
+    if x.row_start_awaited[row]:
+        _wake(x, gpu, ~row)
     x.group_arrived[group] += 1
     if t > x.group_since[group]:
         x.group_since[group] = t
@@ -294,6 +321,8 @@ def _end_row(x, gpu, k, row, start, begun, end):
     x.free_at[k] = end
     x.state[k] = READY
     x.blocked_on[k] = -1
+    if k == gpu * x.n_streams:
+        x.timers[gpu, x.timer[row]] += end - start
     if x.kind[row] != COMM:
         x.busy[gpu, x.category[row]] += end - start
     if x.record_ptr[gpu] >= 0:
@@ -303,10 +332,16 @@ def _end_row(x, gpu, k, row, start, begun, end):
     if signal >= 0:
         x.signal_begin[x.signal_ptr[gpu] + signal] = begun
         x.signal_end[x.signal_ptr[gpu] + signal] = end
-        for other in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
-            if x.state[other] == BLOCKED and x.blocked_on[other] == row:
-                x.state[other] = READY
-                _look(x, other)
+        _wake(x, gpu, row)
+
+
+@inlined
+def _wake(x, gpu, dep):
+    """Look again at streams that are blocked on a dependency."""
+    for other in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
+        if x.state[other] == BLOCKED and x.blocked_on[other] == dep:
+            x.state[other] = READY
+            _look(x, other)
 
 
 @inlined

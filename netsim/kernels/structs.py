@@ -128,7 +128,8 @@ class Programs(NamedTuple):
     All GPUs of a pipeline stage run the same program on different data (SPMD), so a program is stored once: P programs of S streams. The
     operations of stream s of program p are rows `stream_ptr[p * S + s] : stream_ptr[p * S + s + 1]`. An operation starts when the
     one before it on its stream and all rows of its `dep` list (same program, any stream) have completed; a COMM additionally when all
-    members of its group have reached it. Stream 0 is the compute stream.
+    members of its group have reached it. Stream 0 is the compute stream. An entry ~r of the list asks that row r has started, not more:
+    with one launch queue a kernel reaches the GPU after those that the host launched before it, on whatever stream.
     A COMM on dimension d concerns the group `group_of[d, gpu]`; the k-th COMM that a member reaches on a group matches the k-th of the
     others.
     """
@@ -143,12 +144,36 @@ class Programs(NamedTuple):
     category: Array  # int8[I] index into CATEGORIES
     microbatch: Array  # int16[I] -1 outside microbatches
     layer: Array  # int16[I] global layer, -1 outside layers
+    timer: Array  # int8[I] index into TIMERS: what time on the compute stream counts as, and what a wait for other streams' rows does
     dep_ptr: Array  # int64[I + 1]
-    dep_idx: Array  # int64[D] rows
+    dep_idx: Array  # int64[D] rows, ~row where it must have started only
 
 
 CATEGORIES = ("forward", "backward", "recompute", "optimizer", "tp", "pp", "dp", "ep", "cp", "other")
 """What the time of an operation counts as; communication categories are named by the parallel dimension that they serve."""
+
+
+TIMERS = (
+    "forward-compute",
+    "backward-compute",
+    "forward-recv",
+    "forward-send",
+    "backward-recv",
+    "backward-send",
+    "forward-send-forward-recv",
+    "forward-send-backward-recv",
+    "backward-send-forward-recv",
+    "backward-send-backward-recv",
+    "forward-backward-send-forward-backward-recv",
+    "layernorm-grads-all-reduce",
+    "embedding-grads-all-reduce",
+    "all-grads-sync",
+    "params-all-gather",
+    "optimizer",
+    "other",
+)
+"""Megatron's timers, by which the time of a GPU's compute stream is divided: forward and backward with the communication inside a pass,
+waits for pipeline messages by the call that waits, waits for gradients and parameters, the optimizer with its norms."""
 
 
 class Groups(NamedTuple):

@@ -11,7 +11,7 @@ def render(summary: dict[str, Any]) -> str:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=118, highlight=False)
-    parts = (_traffic(summary),) if "fct_us" in summary else (_head(summary), _stages(summary), _links(summary))
+    parts = (_traffic(summary),) if "fct_us" in summary else (_head(summary), _stages(summary), _timers(summary), _links(summary))
     for part in parts:
         console.print(part)
     return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
@@ -71,6 +71,17 @@ def _stages(s: dict[str, Any]) -> Any:
         exposed = [_time(stage["exposed_s"][k]) for k in kinds]
         kernels = [_time(stage[f"{k}_s"]) for k in ("forward", "backward", "recompute")]
         table.add_row(str(stage["program"]), *kernels, *exposed, _time(stage["bubble_s"]), _time(stage["optimizer_s"]))
+    return table
+
+
+def _timers(s: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Megatron's timers, an iteration", title_justify="left", box=None, pad_edge=False)
+    for name, justify in (("timer", "left"), ("min over GPUs", "right"), ("max over GPUs", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for name, over in s.get("timers", {}).items():
+        table.add_row(name, _time(over["min_s"]), _time(over["max_s"]))
     return table
 
 

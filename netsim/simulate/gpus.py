@@ -3,7 +3,7 @@
 import numpy as np
 
 from netsim.kernels.executor import Exec
-from netsim.kernels.structs import CATEGORIES, Array, Groups, Programs
+from netsim.kernels.structs import CATEGORIES, TIMERS, Array, Groups, Programs
 from netsim.simulate.calls import CallTable
 
 
@@ -45,7 +45,8 @@ def state(
     per_signal = {name: zeros(int(n_signals.sum())) for name in ("signal_begin", "signal_end")}
     per_record = {name: zeros(n_records) for name in ("record_start", "record_begin", "record_end")}
     per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call")}
-    of_programs = {name: getattr(programs, name) for name in ("stream_ptr", "kind", "duration", "dim", "category", "dep_ptr", "dep_idx")}
+    columns = ("stream_ptr", "kind", "duration", "dim", "category", "timer", "dep_ptr", "dep_idx")
+    of_programs = {name: getattr(programs, name) for name in columns}
     of_groups = {name: getattr(groups, name) for name in ("group_of", "member_ptr", "member_idx")}
     places = ("row_call", "group_call_ptr", "call_flow", "call_sms", "call_launch", "footprint_group")
     of_table = {name: getattr(table, name) for name in places}
@@ -65,6 +66,8 @@ def state(
         iterations=iterations,
         row_stream=row_stream,
         row_signal=signal,
+        row_start_awaited=_start_awaited(programs),
+        timers=np.zeros((n, len(TIMERS)), np.int64),
         call_external=zeros(len(table.call_flow), np.int8) if external is None else external,
         program=program.astype(np.int32),
         slow=slow.astype(np.float64),
@@ -94,9 +97,18 @@ def _stream_of_rows(programs: Programs) -> Array:
 def _signals(programs: Programs, row_stream: Array) -> tuple[Array, Array]:
     """Number, program by program, the rows that a row of another stream depends on."""
     row = np.repeat(np.arange(len(programs.kind)), np.diff(programs.dep_ptr))
-    awaited = np.unique(programs.dep_idx[row_stream[row] != row_stream[programs.dep_idx]])
+    ends = programs.dep_idx >= 0
+    row, dep = row[ends], programs.dep_idx[ends]
+    awaited = np.unique(dep[row_stream[row] != row_stream[dep]])
     signal = np.full(len(programs.kind), -1, np.int32)
     owner = np.searchsorted(programs.stream_ptr[:: programs.n_streams], awaited, side="right") - 1
     count = np.bincount(owner, minlength=programs.n_programs)
     signal[awaited] = np.arange(len(awaited)) - np.repeat(np.cumsum(count) - count, count)
     return signal, count
+
+
+def _start_awaited(programs: Programs) -> Array:
+    """Rows whose start, not end, others wait for: bool[I]."""
+    awaited = np.zeros(len(programs.kind), np.bool_)
+    awaited[~programs.dep_idx[programs.dep_idx < 0]] = True
+    return awaited

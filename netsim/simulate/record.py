@@ -9,7 +9,7 @@ import numpy as np
 import topologies
 from netsim.config import Run, config_hash, resolved
 from netsim.kernels.executor import Exec
-from netsim.kernels.structs import CATEGORIES, COMM, LINK_TIERS, Array, Topology
+from netsim.kernels.structs import CATEGORIES, COMM, LINK_TIERS, TIMERS, Array, Topology
 from netsim.simulate.model import Model
 from netsim.telemetry.channels import chosen
 from netsim.telemetry.frame import Frame, Happened
@@ -34,6 +34,7 @@ def frame(run: Run, model: Model, gpus: Exec) -> Frame:
         attributes={
             "engine": run.network.engine,
             "categories": list(CATEGORIES),
+            "timers": list(TIMERS),
             "streams": list(model.work.streams),
             "config": json.dumps(resolved(run)),
             "config_hash": config_hash(run),

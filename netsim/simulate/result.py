@@ -8,7 +8,7 @@ import topologies
 from netsim import __version__
 from netsim.config import Run, config_hash
 from netsim.kernels.executor import Exec
-from netsim.kernels.structs import CATEGORIES, LINK_TIERS, Array
+from netsim.kernels.structs import CATEGORIES, LINK_TIERS, TIMERS, Array
 from netsim.simulate.model import Model
 
 S = 1e-12
@@ -43,6 +43,7 @@ def summary(run: Run, model: Model, gpus: Exec, links: Array, complete: bool) ->
         "bubble_s": mean["bubble"],
         "optimizer_s": mean["busy"]["optimizer"],
         "other_s": mean["exposed"]["other"] + mean["exposed"]["optimizer"],
+        "timers": _timers(gpus, turns),
         "stages": [_stage(gpus, weight, turns, program) for program in range(work.programs.n_programs)],
         "network_bytes": float(links[model.topology.link_tier == LINK_TIERS.index("nic")].sum() / 2),
         "scale_up_bytes": float(links[model.topology.link_tier == LINK_TIERS.index("scale_up")].sum() / 2),
@@ -61,6 +62,12 @@ def _means(gpus: Exec, weight: Array, turns: float) -> dict[str, Any]:
         "exposed": dict(zip(CATEGORIES, (share @ gpus.exposed).tolist(), strict=True)),
         "bubble": float(share @ gpus.bubble),
     }
+
+
+def _timers(gpus: Exec, turns: float) -> dict[str, dict[str, float]]:
+    """Least and most seconds per iteration over all GPUs, for every timer that ran; those that stand for others do the same as they."""
+    least, most = gpus.timers.min(axis=0) * S / turns, gpus.timers.max(axis=0) * S / turns
+    return {name: {"min_s": float(a), "max_s": float(b)} for name, a, b in zip(TIMERS, least, most, strict=True) if b > 0}
 
 
 def _stage(gpus: Exec, weight: Array, turns: float, program: int) -> dict[str, Any]:

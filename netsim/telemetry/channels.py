@@ -54,6 +54,7 @@ CHANNELS = (
     Channel("gpus/program", ("gpu",), "", "int32", "none", "program (pipeline stage) that a GPU runs"),
     Channel("gpus/busy", ("gpu", "category"), "ps", "int64", "sum", "time of kernels by category"),
     Channel("gpus/exposed", ("gpu", "category"), "ps", "int64", "sum", "time the compute stream waited for communication of a category"),
+    Channel("gpus/timers", ("gpu", "timer"), "ps", "int64", "sum", "time of the compute stream by Megatron's timers, attribute 'timers'"),
     Channel("gpus/bubble", ("gpu",), "ps", "int64", "sum", "time the compute stream waited for other GPUs to reach a call, or for the end"),
     Channel("gpus/end", ("gpu",), "ps", "int64", "max", "end of the last operation"),
     Channel("operations/gpu", ("operation",), "", "int32", "none", "GPU that executed the operation", "operations"),

@@ -57,6 +57,7 @@ class Happened(NamedTuple):
     moved: Array  # float64[B] bytes that bundles moved
     busy: Array  # int64[n, C]
     exposed: Array  # int64[n, C]
+    timers: Array  # int64[n, T]
     bubble: Array  # int64[n]
     end: Array  # int64[n]
     start: Array  # int64[operations]
@@ -89,7 +90,7 @@ def _totals(frame: Frame, happened: Happened) -> dict[str, Array]:
 
 
 def _gpus(frame: Frame, happened: Happened) -> dict[str, Array]:
-    return {f"gpus/{name}": getattr(happened, name)[frame.gpu_of] for name in ("busy", "exposed", "bubble", "end")}
+    return {f"gpus/{name}": getattr(happened, name)[frame.gpu_of] for name in ("busy", "exposed", "timers", "bubble", "end")}
 
 
 def _flows(frame: Frame, happened: Happened) -> dict[str, Array]:

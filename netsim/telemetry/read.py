@@ -162,8 +162,9 @@ class RunFile:
         channel, coordinates = BY_PATH[path], {}
         if "interval" in channel.axes:
             coordinates["interval"] = self.times()
-        if "category" in channel.axes:
-            coordinates["category"] = np.array(self.names("categories"))
+        for axis, names in (("category", "categories"), ("timer", "timers")):
+            if axis in channel.axes:
+                coordinates[axis] = np.array(self.names(names))
         attributes = {"units": channel.unit, "long_name": channel.meaning}
         return xarray.DataArray(self[path], dims=channel.axes, coords=coordinates, name=path, attrs=attributes)
 

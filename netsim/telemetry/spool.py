@@ -25,7 +25,7 @@ from netsim.telemetry.series import Loads, Log
 from netsim.telemetry.write import unwritable, write_head, write_run
 
 FOLDER = "spool"
-SHARED = ("busy", "exposed", "bubble", "end", "start", "begin", "ended")
+SHARED = ("busy", "exposed", "timers", "bubble", "end", "start", "begin", "ended")
 """Arrays of `Happened` that are mapped files while a run goes on."""
 LOG = np.dtype([("bundle", np.int32), ("t0", np.int64), ("t1", np.int64), ("pace", np.float64)])
 SAMPLE = np.dtype([("interval", np.int32), ("link", np.int32), ("value", np.float64)])
