@@ -54,6 +54,9 @@ def test_folded_equals_every_gpu(layout, tmp_path):
         assert few["links/bytes"] == pytest.approx(all_["links/bytes"], rel=1e-9)
         assert few["gpus/end"] == pytest.approx(all_["gpus/end"], rel=1e-9)
         assert few["gpus/exposed"] == pytest.approx(all_["gpus/exposed"], rel=1e-6, abs=1000)
+        assert few["gpus/timers"] == pytest.approx(all_["gpus/timers"], rel=1e-6, abs=1000)
+        for name, over in full["timers"].items():
+            assert folded["timers"][name] == pytest.approx(over, rel=1e-6, abs=1e-9)
         if layout not in ("slow gpu", "slow link"):
             assert folded["gpus_simulated"] < 32
 
@@ -71,6 +74,35 @@ def test_time_of_every_gpu_is_accounted_for(tmp_path):
         # kernels beside the compute stream (scaling of gradients) count as busy without occupying it
         assert (used >= result["gpus/end"]).all()
         assert used == pytest.approx(result["gpus/end"], rel=0.02)
+
+
+def test_timers_are_those_of_megatron(tmp_path):
+    summary, result = run(tmp_path / "run", *LAYOUTS["tp8 pp2 dp2"])
+    with result:
+        timers = result.xarray("gpus/timers")
+        least, most = timers.min("gpu"), timers.max("gpu")
+        idle = result["gpus/end"] - timers.values.sum(axis=1)
+        assert (idle >= 0).all(), "timers divide the time of the compute stream up to its end"
+        for name, over in summary["timers"].items():
+            assert (over["min_s"], over["max_s"]) == (float(least.sel(timer=name)) * 1e-12, float(most.sel(timer=name)) * 1e-12)
+    # the first stage receives no activations and the last one sends none; both wait for what one call sends and receives
+    assert summary["timers"]["forward-recv"]["min_s"] == 0 < summary["timers"]["forward-recv"]["max_s"]
+    expected = {"forward-compute", "backward-compute", "forward-send-backward-recv", "backward-send-forward-recv", "all-grads-sync"}
+    assert expected <= set(summary["timers"])
+    assert "params-all-gather" in summary["timers"] and "optimizer" in summary["timers"]
+
+
+def test_one_launch_queue_lets_collectives_run_beside_gemms(tmp_path):
+    # before Blackwell a collective launched beside a GEMM comes after it unless there is one queue; Blackwell does not need that
+    hopper, blackwell = (), ("compute.device.use=b200",)
+    one, more = ("workload.kernels.connections=1",), ("workload.kernels.connections=8",)
+    found = {
+        (gpu, n): run(tmp_path / f"{gpu}{n}", *LAYOUTS["tp8 pp2 dp2"], *device, *queues)[0]["exposed_s"]["tp"]
+        for gpu, device in (("hopper", hopper), ("blackwell", blackwell))
+        for n, queues in (("default", ()), ("one", one), ("more", more))
+    }
+    assert found["hopper", "default"] == found["hopper", "one"] < 0.9 * found["hopper", "more"]
+    assert found["blackwell", "default"] == found["blackwell", "more"] <= found["blackwell", "one"]
 
 
 def test_links_are_never_above_their_rate(tmp_path):
