@@ -1,4 +1,4 @@
-"""What a layout asks for that cannot be, and what is merely unusual, in words."""
+"""What a layout asks for that cannot be, in words; notes.py says what is merely unusual."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,6 +7,7 @@ from netsim.config.workload import Training
 from netsim.errors import InputError
 from workload.found import found
 from workload.layout import layout_of
+from workload.notes import notes
 from workload.programs import depth_of, pipe_of, schedule_of
 from workload.shape import Shape
 from workload.stages import chunks
@@ -56,6 +57,11 @@ def _sizes(training: Training, n_gpus: int) -> Iterator[tuple[str, str]]:
     instances = training.data_parallel.instances
     if (dp * par.cp) % instances:
         yield "data_parallel.instances", f"expected a divisor of dp x cp = {dp * par.cp}; got {instances}"
+    edp = n_gpus // (etp * par.ep * par.pp)
+    if training.model.experts and edp % instances:
+        yield "data_parallel.instances", f"expected a divisor of the {edp} copies of an expert; got {instances}"
+    if instances > 1 and training.data_parallel.stage == "none":
+        yield "data_parallel.instances", "expected a sharded optimizer with it; got sharding: none"
 
 
 def _divides(field: str, value: int, by: int, what: str) -> Iterator[tuple[str, str]]:
@@ -81,6 +87,8 @@ def _shapes(training: Training) -> Iterator[tuple[str, str]]:
     elif par.ep > 1:
         yield "parallel.ep", f"expected 1 for a model without experts; got {par.ep}"
     if recompute.granularity == "selective":
+        if recompute.layers:
+            yield "recompute.layers", f"expected it with recompute.granularity: full only; got {recompute.layers}"
         for module in recompute.modules:
             if (module in ("moe", "moe_act") and not m.experts) or (module == "mla_up_proj" and m.attention != "mla"):
                 yield "recompute.modules", f"expected modules that the model has; got {module}"
@@ -110,6 +118,12 @@ def _experts(training: Training) -> Iterator[tuple[str, str]]:
         yield "parallel.sequence_parallel", "expected true with experts and tp > 1; got false"
     if training.experts.shared_overlap and training.experts.dispatcher == "allgather":
         yield "experts.shared_overlap", "expected dispatcher alltoall or flex; got allgather"
+    if training.experts.capacity_factor and training.experts.dispatcher == "allgather":
+        yield "experts.capacity_factor", "expected dispatcher alltoall or flex with it; got allgather"
+    if training.precision.dispatch == "fp8" and training.experts.dispatcher == "allgather":
+        yield "precision.dispatch", "expected dispatcher alltoall or flex with fp8; got allgather"
+    if training.experts.dispatcher == "flex" and par.ep * (par.etp or par.tp) == 1:
+        yield "experts.dispatcher", "expected ep x etp above 1 with flex; got 1"
     if training.experts.pad_to_capacity and not training.experts.capacity_factor:
         yield "experts.pad_to_capacity", "expected capacity_factor with it; got none"
     try:
@@ -122,6 +136,11 @@ def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tu
     par, pipe, dp = training.parallel, training.pipeline, training.data_parallel
     s = Shape(training, layout_of(training, n_gpus, gpus_per_node))
     yield from _overlap(training)
+    yield from _split(training)
+    if training.kernels.connections == 1 and dp.stage == "full":
+        yield "kernels.connections", "expected more than 1 with full sharding, whose gathers would hold up compute; got 1"
+    if dp.param_dtype == "fp8" and not s.narrow:
+        yield "data_parallel.param_dtype", f"expected precision.gemm in 8 bits or less with fp8; got {training.precision.gemm}"
     if par.tp_comm_overlap and par.tp > 1 and not par.sequence_parallel:
         yield "parallel.tp_comm_overlap", "expected sequence_parallel with it; got false"
     if dp.overlap_param_gather and dp.stage == "none":
@@ -144,6 +163,28 @@ def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tu
         yield "pipeline.schedule", sentence
     if pipe.batch_p2p and pipe_of(s).overlap:
         yield "pipeline.batch_p2p", "expected false with overlap_p2p; got true"
+    if pipe.warmup_flush and not pipe_of(s).overlap:
+        yield "pipeline.warmup_flush", "expected overlap_p2p with it; got false"
+    try:
+        fewest = min(chunk.layers for chunk in chunks(training, depth_of(s)))
+    except ValueError:
+        return
+    how = training.recompute
+    if how.granularity == "full" and how.layers and how.layers > max(fewest, 1):
+        yield "recompute.layers", f"expected at most {fewest}, the layers of the smallest (virtual) stage; got {how.layers}"
+
+
+def _split(training: Training) -> Iterator[tuple[str, str]]:
+    """Ways to deal out layers that exclude each other."""
+    pipe = training.pipeline
+    ends = {"first_stage_layers": pipe.first_stage_layers is not None, "last_stage_layers": pipe.last_stage_layers is not None}
+    pseudo = {"embedding_as_layer": pipe.embedding_as_layer, "loss_as_layer": pipe.loss_as_layer}
+    given = [name for name, on in (ends | pseudo).items() if on]
+    if pipe.layout and given:
+        yield "pipeline.layout", f"expected it alone; got {', '.join(given)} too"
+    for end, counted in (("first_stage_layers", "embedding_as_layer"), ("last_stage_layers", "loss_as_layer")):
+        if ends[end] and pseudo[counted]:
+            yield f"pipeline.{end}", f"expected it or {counted}; got both"
 
 
 def _overlap(training: Training) -> Iterator[tuple[str, str]]:
@@ -159,6 +200,8 @@ def _overlap(training: Training) -> Iterator[tuple[str, str]]:
         yield "experts.overlap", "expected dispatcher alltoall or flex; got allgather"
     if how.shared_overlap:
         yield "experts.shared_overlap", "expected false with experts.overlap; got true"
+    if training.model.mtp_layers > 1:
+        yield "experts.overlap", f"expected at most one multi-token module with it; got {training.model.mtp_layers}"
     alone = par.vpp == 1 and not training.pipeline.layers_per_virtual_stage and training.pipeline.schedule != "dualpipe"
     if par.pp > 1 and alone:
         yield "experts.overlap", "expected pp = 1 or interleaving (vpp > 1); got neither"
@@ -188,20 +231,3 @@ def _virtual(training: Training, s: Shape) -> Iterator[tuple[str, str]]:
             "pipeline.group_size",
             f"expected the {m} microbatches to leave none or at least pp = {lay.pp} over; got {m % group} over {group}",
         )
-
-
-def notes(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tuple[str, str]]:
-    """Yield (field, sentence) of what is unusual."""
-    par, lay = training.parallel, layout_of(training, n_gpus, gpus_per_node)
-    if par.tp > gpus_per_node:
-        yield "parallel.tp", f"tensor parallelism of {par.tp} crosses nodes of {gpus_per_node} GPUs: its traffic goes over the network"
-    if lay.ep > lay.dp * lay.cp * lay.tp // lay.etp:
-        yield "parallel.ep", f"expert parallelism of {lay.ep} is above tp x dp x cp / etp"
-    if lay.ep > lay.dp:
-        yield "parallel.ep", f"expert parallelism of {lay.ep} is above dp = {lay.dp}: expert groups span tensor- or context-parallel ranks"
-    if lay.pp > 1 and lay.microbatches < lay.pp:
-        yield "global_batch", f"{lay.microbatches} microbatches on {lay.pp} stages: the pipeline never fills"
-    if lay.tp == 1 and par.sequence_parallel is True and par.tp_comm_overlap:
-        yield "parallel.tp_comm_overlap", "has no effect with tp = 1"
-    if training.model.experts and training.experts.imbalance > 1:
-        yield "experts.imbalance", "the load of the busiest rank is charged to all ranks: every exchange waits for it"

@@ -82,6 +82,8 @@ def _explicit(layout: str, training: Training, n: int) -> list[Chunk]:
         raise ValueError(
             f"pipeline.layout: expected one E, one L, {training.model.layers} t and {training.model.mtp_layers} m; got {layout}"
         )
+    if not text.startswith("E") or "L" not in parts[-1]:
+        raise ValueError(f"pipeline.layout: expected E at the beginning and L in the last part; got {layout}")
     out, first = [], 0
     for part in parts:
         out.append(Chunk(first, part.count("t"), "E" in part, "L" in part, part.count("m")))
