@@ -86,8 +86,11 @@ def _units(stage: Stage) -> list[int]:
 
 
 def cache(s: Shape, stage: Stage) -> int:
-    """Bytes of TransformerEngine's dummy weight gradients: one per distinct weight shape."""
-    if not s.training.kernels.wgrad_cache:
-        return 0
+    """Bytes of TransformerEngine's dummy weight gradients, where they are kept."""
+    return dummy_bytes(s, stage) if s.training.kernels.wgrad_cache else 0
+
+
+def dummy_bytes(s: Shape, stage: Stage) -> int:
+    """Bytes of one weight gradient in 16 bits per distinct weight shape."""
     shapes = {shape for chunk in stage.held for shape in weight_shapes(s, chunk)}
     return sum(2 * rows * columns for rows, columns in shapes)
