@@ -164,6 +164,39 @@ def test_full_sharding_gathers_and_scatters_in_every_microbatch(monkeypatch):
     assert gather == again == (m * 10, m * 2 * numel) and scatter == (m * 10, m * 4 * numel)
 
 
+def test_maxima_of_delayed_scaling(monkeypatch):
+    """After every pass of a chunk 4 bytes per tensor of its GEMMs, over all GPUs that share its parameters; no other recipe has them."""
+    def maxima(stage, **changes):
+        section = training(BASE, parallel={"tp": 2, "pp": 2, "vpp": 2}, **changes)
+        work = build(monkeypatch, section, 8)
+        m = work.shape.lay.microbatches
+        found = {name: count for (_, name), count in workload.tally(work, stage).items() if name.endswith("all_reduce.amax")}
+        return m, found, [int(work.calls.comm_ranks[i]) for i, name in enumerate(work.calls.name) if name.endswith("amax")]
+
+    m, found, ranks = maxima(0, precision={"gemm": "fp8"})
+    each = 2 * 4 * 4  # 2 layers of a chunk, 4 GEMMs of a layer, 4 bytes
+    assert found == {"dp.all_reduce.amax": (4 * m, 2 * m * (3 + 2) * each)} and set(ranks) == {4}
+    m, found, ranks = maxima(1, precision={"gemm": "fp8", "tp_only_amax_red": True})
+    assert list(found) == ["tp.all_reduce.amax"] and set(ranks) == {2}
+    for other in ({"gemm": "fp8", "fp8_recipe": "tensorwise"}, {"gemm": "fp8_blockwise"}, {"gemm": "mxfp8"}, {}):
+        assert maxima(0, precision=other)[1] == {}
+
+
+@pytest.mark.parametrize(("written", "field", "value"), [
+    ({"zero_stage": 3}, "stage", "full"),
+    ({"zero_stage": 2}, "stage", "gradients"),
+    ({"sharding": "zero1"}, "stage", "optimizer"),
+    ({"zero_stage": 0}, "stage", "none"),
+    ({"data_parallel_sharding_strategy": "optim_grads_params"}, "stage", "full"),
+    ({"reduce_bucket_size": 500_000_000}, "bucket_size", 500_000_000),
+    ({"stage3_prefetch_bucket_size": 50_000_000}, "prefetch", 50_000_000),
+    ({"overlap_comm": True}, "overlap_grad_reduce", True),
+    ({"delay_grad_reduce": False}, "align_grad_reduce", False),
+])  # fmt: skip
+def test_names_of_deepspeed_and_older_megatron(written, field, value):
+    assert getattr(training(BASE, data_parallel=written).data_parallel, field) == value
+
+
 def test_prefetch():
     assert dispatch_points([5, 5, 5, 5], 0) == [0, 1, 2, 3]
     assert dispatch_points([5, 5, 5, 5], 1) == [0, 0, 1, 2]

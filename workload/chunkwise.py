@@ -78,6 +78,7 @@ def record_forward(tape: Tape, s: Shape, chunk: Chunk) -> None:
     for run in runs:
         tape.forget(lambda run=run: _layers(tape, s, chunk, run), keep=_kept_input(s))  # type: ignore[misc]
     _layers(tape, s, chunk, range(sum(len(r) for r in runs), chunk.layers))
+    _maxima(tape, s, chunk, 3)
     if chunk.head:
         tape.at(HEAD)
         head.forward(tape, s)
@@ -110,6 +111,20 @@ def record_backward(tape: Tape, s: Shape, chunk: Chunk) -> None:
         for i in reversed(run):
             tape.at(i)
             layer.backward(tape, s, chunk.first + i)
+    _maxima(tape, s, chunk, 2)
     if chunk.embedding:
         tape.at(EMBEDDING)
         embedding.backward(tape, s)
+
+
+def _maxima(tape: Tape, s: Shape, chunk: Chunk, tensors: int) -> None:
+    """Largest values of the tensors of every 8-bit GEMM with delayed scaling: input, weight, output forward, two gradients backward.
+
+    Source: TransformerEngine `quantization.reduce_and_update_fp8_tensors`, at the end of a pass of `TransformerBlock`.
+    """
+    how = s.training.precision
+    if how.gemm == "fp8" and how.fp8_recipe == "delayed":
+        gemms = sum(layer.gemms(s, x) for x in range(chunk.first, chunk.first + chunk.layers))
+        if gemms:
+            group = "tp" if how.tp_only_amax_red else "tp_dp_cp"
+            tape.comm(group, "all_reduce", 4 * tensors * gemms, f"{'tp' if how.tp_only_amax_red else 'dp'}.all_reduce.amax")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from netsim.config.fields import Count, Index, Positive
 from netsim.config.model import Model, named
@@ -86,7 +86,8 @@ class DataParallel:
     """How gradients and parameters travel.
 
     sharding: none (all-reduce), optimizer (Megatron's distributed optimizer, ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP);
-    Megatron-FSDP's names and zero1, zero2, zero3 are accepted.
+    Megatron-FSDP's names are accepted, and DeepSpeed's: zero1, zero2, zero3 or `zero_stage: 3`, overlap_comm, reduce_bucket_size,
+    stage3_prefetch_bucket_size.
     overlap_grad_reduce, overlap_param_gather: beside backward and forward compute; the align flags make pipeline stages start together.
     bucket_size: elements per bucket (default: max(40e6, 1e6 x group)); num_buckets: instead of it.
     pad_buckets: pad each bucket for high bus bandwidth. grad_dtype: of gradients on the wire and accumulated.
@@ -111,20 +112,21 @@ class DataParallel:
             "zero2",
             "zero3",
         ],
-        named("sharding", "data_parallel_sharding_strategy"),
+        BeforeValidator(lambda value: f"zero{value}" if value in (0, 1, 2, 3) and not isinstance(value, bool) else value),
+        named("sharding", "data_parallel_sharding_strategy", "zero_stage"),
     ] = "optimizer"
-    overlap_grad_reduce: bool = False
+    overlap_grad_reduce: Annotated[bool, named("overlap_grad_reduce", "overlap_comm")] = False
     overlap_param_gather: bool = False
-    align_grad_reduce: bool = True
-    align_param_gather: bool = True
-    bucket_size: Annotated[Count | None, named("bucket_size", "ddp_bucket_size")] = None
+    align_grad_reduce: Annotated[bool, named("align_grad_reduce", "delay_grad_reduce")] = True
+    align_param_gather: Annotated[bool, named("align_param_gather", "delay_param_gather")] = True
+    bucket_size: Annotated[Count | None, named("bucket_size", "ddp_bucket_size", "reduce_bucket_size")] = None
     num_buckets: Annotated[Count | None, named("num_buckets", "ddp_num_buckets")] = None
     pad_buckets: Annotated[bool, named("pad_buckets", "ddp_pad_buckets_for_high_nccl_busbw")] = False
     grad_dtype: Literal["fp32", "bf16"] = "fp32"
     param_dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
     instances: Annotated[Count, named("instances", "num_distributed_optimizer_instances")] = 1
     average_in_collective: Annotated[bool, named("average_in_collective", "ddp_average_in_collective")] = False
-    prefetch: Index = 500_000_000
+    prefetch: Annotated[Index, named("prefetch", "stage3_prefetch_bucket_size", "suggested_communication_unit_size")] = 500_000_000
 
     @property
     def stage(self) -> str:
@@ -185,6 +187,10 @@ class Recompute:
 class Precision:
     """Number formats. gemm: of linear layers (attention stays in 16 bits); tp_comm: of tensor-parallel traffic; dispatch: of tokens to
     experts.
+
+    fp8_recipe: scales of gemm: fp8. delayed takes them from earlier maxima, which are summed up over GPUs after every pass of a model
+    chunk: over all that share its parameters, or with tp_only_amax_red over the tensor-parallel group. tensorwise takes those of the tensor
+    itself.
     """
 
     __pydantic_config__ = STRICT
@@ -194,6 +200,8 @@ class Precision:
     tp_comm: Literal["bf16", "fp8"] = "bf16"
     dispatch: Literal["bf16", "fp8"] = "bf16"
     moments: Literal["fp32", "bf16"] = "fp32"
+    fp8_recipe: Literal["delayed", "tensorwise"] = "delayed"
+    tp_only_amax_red: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def case_of(row: Row) -> Case:
     measured = measured_s(row, batch, sequence, gpus, assumed)
     precision = _precision(row, assumed)
     workload = framework_of(row).workload(row, size, model, precision, assumed)
+    if precision == "fp8" and re.search(r"-cs\b", row["precision"].lower()):
+        workload["precision"] |= {"fp8_recipe": "tensorwise"}  # current scaling
     if model.get("use") in MoE and row.count("ep") is None and "DeepEP" in row["framework"]:
         size["ep"] = gpus // size["pp"]
         assumed.append("experts over all GPUs")

@@ -38,6 +38,12 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
         half.backward(tape, s, layer)
 
 
+def gemms(s: Shape, layer: int) -> int:
+    """Return how many linear layers of a layer TransformerEngine holds on one GPU; every expert's count."""
+    experts = 2 * (s.local_experts - 1) if s.model.is_moe(layer) else 0
+    return experts + sum(len(half.shapes(s)) for half in halves(s, layer))
+
+
 def weight_shapes(s: Shape, chunk: Chunk) -> list[tuple[int, int]]:
     """Return (outputs, inputs) of every linear weight of a chunk that TransformerEngine holds, on one GPU."""
     return [shape for index in range(chunk.first, chunk.first + chunk.layers) for half in halves(s, index) for shape in half.shapes(s)]
