@@ -1,9 +1,9 @@
 """The engine's clock: windows in which every vertex is played once, and jumps over the time in which nothing happens.
 
-A window [T, E) starts at the next thing that happens anywhere and is no longer than the shortest latency of a link, so nothing that
-leaves in it arrives in it. Its order: NICs receive, GPUs take events, then, if a call has completed at t, E becomes t so that what the
-caller starts then is not late; then GPUs and NICs send and switches are played. Vertices without anything to do are passed over in blocks
-of 32.
+A window [T, E) starts at the next thing that happens anywhere. Its order: switches are played, NICs receive, GPUs take events, then, if a
+call has completed at t, E becomes t so that what the caller starts then is not late; then GPUs and NICs send. Links into hosts may be
+shorter than the window, because the hosts look at them after the switches; every other link is at least as long as the window, so that
+what leaves in it arrives at a switch in a later one. Vertices without anything to do are passed over in blocks of 32.
 """
 
 from numba import njit
@@ -33,6 +33,8 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
             break
         end = min(start + window(s), limit + 1)
         scal[K.WINDOWS] += 1
+        switches(s, n_gpus, first_nic, min(end, limit))
+        switches(s, first_switch, n_vertices, min(end, limit))
         hosts_receive(s, first_nic, first_switch, end, False)
         hosts_receive(s, 0, n_gpus, end, True)
         limit = min(limit, first_done(s))
@@ -41,8 +43,6 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
         end = min(end, limit)
         hosts_send(s, cc, 0, n_gpus, end, True)
         hosts_send(s, cc, first_nic, first_switch, end, False)
-        switches(s, n_gpus, first_nic, end)
-        switches(s, first_switch, n_vertices, end)
     scal[K.NOW] = max(scal[K.NOW], min(until, first_done(s)))
     return scal[K.NOW]
 
@@ -97,14 +97,14 @@ def hosts_receive(s: Tables, first: int, last: int, end: int, gpus: bool) -> Non
 
 @njit(cache=True, inline="always")
 def nic_receive(s: Tables, v: int, end: int) -> None:
-    """Let a NIC take what its links are known to bring before `end`; nothing follows from it sooner than the slack later."""
+    """Let a NIC take what its links bring before `end`."""
     more = K.NEVER
     for i in range(s.in_ptr[v], s.in_ptr[v + 1]):
         link = s.in_idx[i]
         if s.wire_next[link] < end:
             receive(s, link, end)
         more = min(more, s.wire_next[link])
-    s.receive_next[v] = min(more + s.scal[K.SLACK], K.NEVER)
+    s.receive_next[v] = more
 
 
 @njit(cache=True, inline="always")

@@ -1,14 +1,14 @@
 """A lower bound of the time at which the next call completes, so that whoever drives the engine may look away until then.
 
 A call cannot complete before the packets that it has yet to send have left the port that has most of them, nor before anything happens at
-all: what has been received up to now has been dealt with, and what is sent from now on takes a window to arrive. Bounds stay valid as
-time passes, so each call keeps its own, and only those that are least are computed again.
+all: what has been received up to now has been dealt with, and what is sent from now on takes a link's latency to arrive. Bounds stay valid
+as time passes, so each call keeps its own, and only those that are least are computed again.
 """
 
 from numba import njit
 
 from netsim.kernels.packet import layout as k
-from netsim.kernels.packet.advance import earliest, first_done, window
+from netsim.kernels.packet.advance import earliest, first_done
 from netsim.kernels.packet.port import transfer
 from netsim.kernels.packet.tables import Tables
 
@@ -18,7 +18,7 @@ def next_completion(s: Tables) -> int:
     """Return the bound, NEVER where no call is under way."""
     now, n_blocks = s.scal[k.NOW], (s.scal[k.N_VERTICES] + 31) >> k.BLOCK_SHIFT
     done = first_done(s)
-    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + window(s))
+    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + least_latency(s))
     event = min(event, k.NEVER)
     while True:
         least, which = done, -1
@@ -30,6 +30,12 @@ def next_completion(s: Tables) -> int:
             return max(least, min(event, done))
         s.call[which + k.BOUND] = max(event, now + unsent_ps(s, which))
         s.call[which + k.BOUND_AT] = now
+
+
+@njit(cache=True, forceinline=True)
+def least_latency(s: Tables) -> int:
+    """Return the shortest latency of the links in use: those inside nodes count only while a call uses them."""
+    return s.scal[k.LEAST_LATENCY] if s.scal[k.INSIDE_CALLS] == 0 else s.scal[k.INSIDE_LATENCY]
 
 
 @njit(cache=True)

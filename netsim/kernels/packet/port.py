@@ -109,8 +109,7 @@ def on_wire(s: Tables, p: int) -> None:
     s.wire_next[p] = t
     if t < K.NEVER:
         if s.port[(p << K.PORT) + K.TO_HOST] != 0:
-            v = s.link_dst[p]
-            wake(s.receive_next, s.receive_block, v, t if v < s.scal[K.N_GPUS] else t + s.scal[K.SLACK])
+            wake(s.receive_next, s.receive_block, s.link_dst[p], t)
         else:
             wake(s.send_next, s.send_block, s.link_dst[p], t)
 

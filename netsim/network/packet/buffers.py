@@ -4,7 +4,7 @@ import numpy as np
 
 from netsim.config.network import Network
 from netsim.errors import InputError
-from netsim.kernels.structs import NIC, SWITCH, Array, Topology
+from netsim.kernels.structs import GPU, NIC, SWITCH, Array, Topology
 from topologies.names import link_name, vertex_name
 
 UNLIMITED = 1 << 60
@@ -77,11 +77,10 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
     return np.stack([xoff, xon, xoff + headroom], axis=1)
 
 
-def window(topology: Topology, network: Network, links: Array, reaction_ps: int) -> tuple[int, int]:
-    """Return (longest window, slack in ps): how much may be played at once, and how late a NIC may look at what has arrived.
+def window(topology: Topology, network: Network, links: Array) -> tuple[int, int]:
+    """Return (longest window, least latency in ps) over `links`: how much may be played at once, and how soon anything can arrive.
 
-    A window is no longer than the shortest latency of `links`. What follows from a packet's arrival at a NIC happens `reaction_ps` later or
-    more, so links into NICs count with that much more. Raises `InputError` for a link without latency.
+    A window is no longer than the shortest latency of a link that does not lead to a host. Raises `InputError` for a link without latency.
     """
     latency = topology.link_latency[links]
     if latency.size and latency.min() <= 0:
@@ -89,8 +88,6 @@ def window(topology: Topology, network: Network, links: Array, reaction_ps: int)
         raise InputError(
             f"topology: expected a latency above 0 on every link, because windows are as long as the shortest; got 0 ps on {name}"
         )
-    to_nic = topology.vertex_kind[topology.link_dst[links]] == NIC
-    shortest = int(latency[to_nic].min(initial=UNLIMITED))
-    longest = min(int(latency[~to_nic].min(initial=UNLIMITED)), shortest + reaction_ps)
-    chosen = min(longest, network.window or longest)
-    return chosen, max(0, chosen - shortest)
+    kind = topology.vertex_kind[topology.link_dst[links]]
+    longest = int(latency[(kind != NIC) & (kind != GPU)].min(initial=UNLIMITED))
+    return min(longest, network.window or longest), int(latency.min(initial=UNLIMITED))

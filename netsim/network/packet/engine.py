@@ -35,7 +35,6 @@ class PacketEngine:
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
         self._uses_scale_up = False
-        self._reaction_ps = 0 if network.acks == "simulated" else buffers.UNLIMITED
         scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS or scal[k.RECOVERY] else k.NO_ACKS)
         self._set_window()
         scal[k.NOTIFY], scal[k.TELEMETRY], scal[k.KEEP_HISTORY] = self._control.CNPS, self._control.TELEMETRY, self._control.ACKS
@@ -63,7 +62,6 @@ class PacketEngine:
         self._footprints.append(footprint(self.topology, self.routes, self.network, plan, np.asarray(members, np.int64)))
         self._idle.append([])
         self._uses_scale_up |= self._footprints[-1].uses_scale_up
-        self._reaction_ps = min(self._reaction_ps, self._footprints[-1].reaction_ps)
         self._set_window()
         return len(self._footprints) - 1
 
@@ -247,16 +245,12 @@ class PacketEngine:
         return first
 
     def _set_window(self) -> None:
-        """Choose window and slack; what NICs have to look at is due earlier if the slack has become less."""
-        s, before = self.state, int(self.state.scal[k.SLACK])
-        s.scal[k.WINDOW_PS], s.scal[k.SLACK] = buffers.window(self.topology, self.network, self._timed_links, self._reaction_ps)
+        """Choose the window, and note the least latency; links inside nodes count once a call uses them."""
+        scal = self.state.scal
+        scal[k.WINDOW_PS], scal[k.LEAST_LATENCY] = buffers.window(self.topology, self.network, self._timed_links)
         inside = np.arange(2 * self.topology.n_gpus) if self._uses_scale_up else self._timed_links[:0]
-        s.scal[k.INSIDE_WINDOW] = min(int(s.scal[k.WINDOW_PS]), buffers.window(self.topology, self.network, inside, 0)[0])
-        if s.scal[k.SLACK] < before:
-            nics = slice(self.topology.n_gpus + self.topology.n_nodes, s.scal[k.FIRST_SWITCH])
-            due = s.receive_next[nics]
-            due[due < k.NEVER] -= before - s.scal[k.SLACK]
-            s.receive_block[:] = np.minimum.reduceat(s.receive_next, np.arange(0, s.receive_next.size, 32))
+        pair = buffers.window(self.topology, self.network, inside)
+        scal[k.INSIDE_WINDOW], scal[k.INSIDE_LATENCY] = min(scal[k.WINDOW_PS], pair[0]), min(scal[k.LEAST_LATENCY], pair[1])
 
     def _choices(self, routes: Routes) -> None:
         """Give switches the routes, if they choose packet by packet."""

@@ -18,7 +18,6 @@ class Footprint:
 
     launch_ps: int
     uses_scale_up: bool
-    reaction_ps: int  # from a packet's arrival at a NIC until anything can follow from it
     edges: Array  # int64[E, 32] rows of layout.EDGE
     n_tokens: int
     dep_edge: Array  # int32[D], and so on: see layout.State
@@ -56,7 +55,6 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     fp = Footprint(
         launch_ps=int(plan.launch_ps),
         uses_scale_up=bool(inside.any()),
-        reaction_ps=int(bus_in[~inside].min(initial=1 << 60)),
         edges=np.zeros((n, 1 << k.EDGE), np.int64),
         n_tokens=0,
         **_dependencies(plan, parts),  # type: ignore[arg-type]
