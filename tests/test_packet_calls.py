@@ -77,8 +77,9 @@ def test_software_latency_counts_for_each_message():
 
 
 def test_a_message_is_consumed_when_it_has_been_passed_on():
-    """Window 1 on both edges: edge 0 may send message 1 when message 0 has left member 1 for member 2."""
-    p = plan([0, 1], [1, 2], 2, FOUR, 1, [[], [(0, 0)]])
+    """Window 1 on both edges: edge 0 may send message 1 when member 1 has moved message 0 on towards member 2."""
+    burst = np.full(2, FOUR / (4 * S) * 1e12)
+    p = plan([0, 1], [1, 2], 2, FOUR, 1, [[], [(0, 0)]], edge_burst=burst)
     back = 2 * D + W + 2 * A
     first = message(4)  # at member 1, from where it leaves in 4 S
     second_leaves = first + 4 * S + back
@@ -109,6 +110,14 @@ def test_slices_inside_a_node_are_stored_and_forwarded_whole():
     assert completion(node, p, [0, 1]) == 7_000 + 6 * 1_000_000 + 600_000
     window = plan([0], [1], 2, 400_000, 1, [[]], nic=-1)
     assert completion(node, window, [0, 1]) == 7_000 + 2 * (2 * 1_000_000 + 600_000) + 600_000
+
+
+def test_messages_keep_the_pace_of_their_edge():
+    """A message moves in 10 S and is then on the way of `message(0)`, one starts every 15 S: its packets are there long before."""
+    pace, burst = (np.array([FOUR / (n * S) * 1e12]) for n in (15, 10))
+    p = plan([0], [1], 6, FOUR, 8, [[]], edge_pace=pace, edge_burst=burst, edge_delay_ps=np.array([9_000]))
+    back = 2 * D + W + 2 * A
+    assert completion(BARE, p, [0, 1]) == 7_000 + 5 * 15 * S + 10 * S + 9_000 + back
 
 
 def test_merged_channels_are_connections_of_their_own_between_nics():

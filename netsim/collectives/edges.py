@@ -75,9 +75,9 @@ class Edges:
             self.columns["bundle"] = [number[bundle]]
 
     def close(
-        self, algorithm: str, protocol: str, channels: int, launch_ps: int, fill_ps: int, cap: np.ndarray, delay_ps: np.ndarray
+        self, algorithm: str, protocol: str, channels: int, launch_ps: int, pace: np.ndarray, burst: np.ndarray, delay_ps: np.ndarray
     ) -> Plan:
-        """Build the plan; `cap` bytes/s per bundle, `delay_ps` per edge."""
+        """Build the plan but for its caps and fill; `pace` and `burst` in bytes/s."""
         t = self.table()
         rows = np.concatenate(self.rows) if self.rows else np.zeros(0, np.int64)
         on = np.concatenate(self.on) if self.on else np.zeros(0, np.int64)
@@ -87,10 +87,11 @@ class Edges:
         np.cumsum(np.bincount(rows, minlength=self.count), out=ptr[1:])
         i32 = {name: t[name].astype(np.int32) for name in ("src", "dst", "nic_src", "nic_dst", "qp", "weight", "msgs", "window", "bundle")}
         return Plan(
-            algorithm=algorithm, protocol=protocol, channels=channels, launch_ps=launch_ps, fill_ps=fill_ps,
+            algorithm=algorithm, protocol=protocol, channels=channels, launch_ps=launch_ps, fill_ps=0,
             edge_src=i32["src"], edge_dst=i32["dst"], edge_nic_src=i32["nic_src"], edge_nic_dst=i32["nic_dst"], edge_qp=i32["qp"],
             edge_weight=i32["weight"], edge_bytes=t["nbytes"], edge_msgs=i32["msgs"], edge_msg_bytes=t["msg_bytes"],
             edge_window=i32["window"], edge_bundle=i32["bundle"], dep_ptr=ptr,
             dep_idx=on[by_row].astype(np.int32), dep_lag=lag[by_row].astype(np.int32),
-            bundle_cap=np.asarray(cap, np.float64), edge_delay_ps=np.asarray(delay_ps, np.int64),
+            bundle_cap=np.zeros(0), edge_delay_ps=np.asarray(delay_ps, np.int64),
+            edge_pace=np.asarray(pace, np.float64), edge_burst=np.asarray(burst, np.float64),
         )  # fmt: skip

@@ -24,6 +24,13 @@ class Geometry(NamedTuple):
     grain: int
 
     @property
+    def at_once(self) -> int:
+        """Bytes on the wire that a thread block moves before the next can go on: LL 16 in each of 512 threads, LL128 2 KiB in each of 20
+        warps, a whole message with Simple (NCCL src/device/prims_ll.h, prims_ll128.h).
+        """
+        return {"ll": 512 * 16, "ll128": 20 * LL128_LINE}.get(self.protocol, 1 << 62)
+
+    @property
     def number(self) -> int:
         """Place of the protocol in rows of three."""
         return PROTOCOLS.index(self.protocol)

@@ -84,13 +84,15 @@ class Plan(NamedTuple):
 
     Edges name *members* of the communicator (0 .. R - 1, in rank order), so that one plan serves every group of the same shape.
     Message j of an edge may leave its source once, for every dependency (e, lag), message `j - lag` of edge e has arrived at its
-    destination (no condition while j < lag), and once message `j - edge_window` of the edge itself has been consumed. A message is consumed
-    when it has arrived and every message of the receiver that depends on it has left.
+    destination (no condition while j < lag), once message `j - edge_window` of the edge itself has been consumed, and one message's time at
+    `edge_pace` after the message before it. It takes its time at `edge_burst` to be moved, and is at hand `edge_delay_ps` and the latency
+    of its links later, or when the network has brought it, whichever is later. A message is consumed when it is at hand and every message
+    of the receiver that depends on it has been moved.
     The flow engine sees bundles: edges of one bundle move at one pace, that of the slowest; on edge e the bundle moves
     `edge_bytes[e]` while it progresses from 0 to 1. Identical channels may be merged: `edge_weight` such connections share the row, and
     `edge_bytes`, `edge_msg_bytes` are those of one of them.
-    On an idle network a lone call takes launch_ps + max over bundles (heaviest edge_bytes / pace) + fill_ps. An engine that plays messages
-    one by one adds `edge_delay_ps` to each and its own wire latency instead of fill_ps, of which they are the per-hop share.
+    On an idle network a lone call takes launch_ps + max over bundles (heaviest edge_bytes / bundle_cap) + fill_ps: what comes out when its
+    messages are played one by one. An engine that does so has no use for bundle_cap and fill_ps.
     """
 
     algorithm: str  # 'ring', 'tree', 'nvls', 'nvls_tree', 'collnet_direct', 'collnet_chain', 'pat', 'p2p'
@@ -112,8 +114,10 @@ class Plan(NamedTuple):
     dep_ptr: Array  # int32[E + 1]
     dep_idx: Array  # int32[D] edge
     dep_lag: Array  # int32[D] messages
-    bundle_cap: Array  # float64[B] highest pace in bytes/s of the heaviest edge (what thread blocks can move); inf: unbounded
+    bundle_cap: Array  # float64[B] highest pace in bytes/s of the heaviest edge, what latency and windows cost included; inf: unbounded
     edge_delay_ps: Array = np.zeros(0, np.int64)  # int64[E] software latency (thread block, proxy) before a message leaves; empty: 0
+    edge_pace: Array = np.zeros(0)  # float64[E] bytes/s that thread block and ports leave to the edge; empty: unbounded
+    edge_burst: Array = np.zeros(0)  # float64[E] bytes/s at which one of its messages moves, at least edge_pace; empty: unbounded
 
 
 # --- what the GPUs do --------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from netsim.collectives.call import Call
 from netsim.collectives.channels import split
 from netsim.collectives.edges import Edges, stream
 from netsim.collectives.geometry import SLOTS
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 
@@ -34,5 +34,5 @@ def build(call: Call) -> Plan:
         one, each = np.ones(place.nodes, np.int64), np.full(place.nodes, q)
         edges.depend(*pairs(leave[:, 0], each, up[:, 0], one), 0)
         edges.depend(*pairs(down[:, 0], one, arrive[:, 0], each), 0)
-    fill = call.hop_us(2.0 * (width - 1), 0.0) + call.nccl.tables.hw_latency_net_collnet_chain[2]
-    return close(call, edges, fill, call.figures.channel_rate[2] * 0.5)
+    hops = call.figures.nvlink_hop_us[2], call.nccl.tables.hw_latency_net_collnet_chain[2]
+    return close(call, edges, Rates(call.figures.channel_rate[2] * 0.5, hops_us=hops))

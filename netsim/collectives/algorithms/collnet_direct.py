@@ -12,7 +12,7 @@ from netsim.collectives.call import Call
 from netsim.collectives.channels import split
 from netsim.collectives.edges import Edges, Stream, stream
 from netsim.collectives.geometry import SLOTS
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 
@@ -46,6 +46,5 @@ def build(call: Call) -> Plan:
         if call.op != "reduce_scatter":
             spread = edges.add(heads[node, j], heads[node, i], part, 0, len(shares))
             edges.depend(*pairs(spread, np.ones(len(j), np.int64), arrive[node, j], np.full(len(j), q)), 0)
-    tables = call.nccl.tables
-    fill = call.hop_us(2.0 if width > 1 else 0.0, 0.0) + tables.hw_latency_net_collnet_direct[2]
-    return close(call, edges, fill, call.figures.channel_rate[2])
+    hops = call.figures.nvlink_hop_us[2], call.nccl.tables.hw_latency_net_collnet_direct[2]
+    return close(call, edges, Rates(call.figures.channel_rate[2], hops_us=hops))

@@ -15,7 +15,7 @@ from netsim.collectives.call import Call
 from netsim.collectives.channels import split
 from netsim.collectives.edges import Edges, stream
 from netsim.collectives.geometry import SLOTS
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 SHRINK = ((65536, 64), (32768, 8), (16384, 2))
@@ -54,10 +54,9 @@ def build(call: Call) -> Plan:
     edges.depend(store, np.roll(read, 1), 0)
     figures = call.figures
     barriers = loops * figures.nvls_loop_us
-    return close(
-        call._replace(channels=len(shares)), edges, figures.nvls_us, block_rate(call, share, barriers),
-        overhead_us=(barriers, 0.0), hops_us=(figures.nvls_us / 2, 0.0),
-    )  # fmt: skip
+    rate = block_rate(call, share, barriers)
+    rates = Rates(rate, 2 * rate, overhead_us=(barriers, 0.0), hops_us=(figures.nvls_us / 2, 0.0))
+    return close(call._replace(channels=len(shares)), edges, rates)
 
 
 def block_rate(call: Call, share: int, barriers_us: float) -> float:

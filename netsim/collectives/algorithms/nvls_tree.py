@@ -17,7 +17,7 @@ from netsim.collectives.channels import split
 from netsim.collectives.double_tree import tree
 from netsim.collectives.edges import Edges, Stream, stream
 from netsim.collectives.geometry import SLOTS
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 SHRINK = ((262144, 32), (131072, 16), (65536, 4), (32768, 1))
@@ -56,12 +56,13 @@ def build(call: Call) -> Plan:
     for which in range(min(2, len(shares))):
         _one_tree(call, edges, np.arange(which, len(shares), 2), share, loops, which)
     figures = call.figures
-    latency = figures.nvls_us + 2 * math.floor(math.log2(place.nodes)) * figures.nvls_net_hop_us
     barriers = loops * figures.nvls_loop_us
-    return close(
-        call._replace(channels=len(shares)), edges, latency, block_rate(call, share, 2 * barriers),
-        overhead_us=(2 * barriers, barriers), hops_us=(figures.nvls_us / 2, figures.nvls_net_hop_us),
+    rate = block_rate(call, share, 2 * barriers)
+    rates = Rates(
+        rate, 2 * rate, in_phase=False, overhead_us=(2 * barriers, barriers),
+        hops_us=(figures.nvls_us / 2, figures.nvls_net_hop_us),
     )  # fmt: skip
+    return close(call._replace(channels=len(shares)), edges, rates)
 
 
 def _one_tree(call: Call, edges: Edges, channels: np.ndarray, share: int, loops: int, which: int) -> None:

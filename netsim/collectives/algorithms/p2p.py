@@ -14,7 +14,7 @@ from netsim.collectives.call import Call
 from netsim.collectives.edges import Edges, Stream, stream
 from netsim.collectives.geometry import geometry
 from netsim.collectives.p2p_schedule import SLOTS_IN_FLIGHT, Transfer, bases, p2p_channels, transfer
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 LARGEST_BY_PAIR = 32
@@ -51,8 +51,7 @@ def build(call: Call) -> Plan:
     hops = figures.nvlink_hop_us[0], figures.p2p_net_us
     itself = each / (channels[0] * figures.channel_rate[p]) * 1e6 if call.op == "all_to_all" else 0.0
     share = figures.nvlink_efficiency * (figures.p2p_efficiency if call.op == "all_to_all" else 1.0)
-    fill = hops[0] + (hops[1] if place.nodes > 1 else 0.0)
-    return close(used, edges, fill, figures.channel_rate[p], itself, share, hops_us=hops)
+    return close(used, edges, Rates(figures.channel_rate[p], nvlink=share, hops_us=hops), itself)
 
 
 def _uniform(call: Call) -> bool:

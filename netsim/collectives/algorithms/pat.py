@@ -14,7 +14,7 @@ from netsim.collectives.call import Call
 from netsim.collectives.channels import split
 from netsim.collectives.edges import Edges, stream
 from netsim.collectives.geometry import SLOTS
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 STEP_US = 2.8
@@ -69,5 +69,6 @@ def build(call: Call) -> Plan:
                 brought[sender_to] = rows
                 edges.depend(*pairs(first, np.full(ranks, q), brought, np.full(ranks, q)), max(0, part.msgs - earlier))
             before = first, part.msgs, peer
-    fill = math.log2(ranks) * call.hop_us(0, 1) / PIPELINED + STEP_US * ranks
-    return close(call._replace(channels=len(shares)), edges, fill, call.figures.channel_rate[2], hops_us=(0.0, fill / len(counts)))
+    hop = (math.log2(ranks) * call.hop_us(0, 1) / PIPELINED + STEP_US * ranks) / len(counts)
+    rate = call.figures.channel_rate[2]
+    return close(call._replace(channels=len(shares)), edges, Rates(rate, in_phase=False, hops_us=(0.0, hop)))

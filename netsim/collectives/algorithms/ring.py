@@ -16,7 +16,7 @@ from netsim.collectives.channels import split
 from netsim.collectives.edges import Edges, Stream, stream
 from netsim.collectives.geometry import SLOTS, slices, up16
 from netsim.collectives.graphs import PXN, Channel
-from netsim.collectives.timing import close, link_pace
+from netsim.collectives.timing import Rates, close
 from netsim.collectives.tuner import steps
 from netsim.kernels.structs import Plan
 
@@ -115,27 +115,7 @@ def build(call: Call) -> Plan:
             bundle += 1
     rate = call.figures.channel_rate[call.geometry.number]
     drain = longest.nbytes / steps(op, place.ranks) if lag else longest.msg_bytes
-    edges.pack_bundles()
-    slowest = float(np.minimum(link_pace(call, edges.table(), call.figures.nvlink_efficiency), rate).min(initial=rate))
-    fill = _fill_us(call, longest, longest.nbytes / slowest * 1e6, lag)
-    return close(call, edges, fill, rate, drain / rate * 1e6)
-
-
-def _fill_us(call: Call, what: Stream, transfer_us: float, parts: int) -> float:
-    """Time that the latency of the steps adds to a transfer of `transfer_us`.
-
-    A step lasts until its first message is at hand, a hop's latency and a message's own time after the last step began, or until all its
-    `parts` messages are sent, whichever is longer. Over the network a thread block first writes a message to memory, then the NIC reads it.
-    """
-    ranks, nodes = call.place.ranks, call.nodes
-    total = steps(call.op, ranks) if parts else ranks - 1
-    across = 0.0 if nodes == 1 else total * nodes / ranks
-    relays = across if call.graphs.ring.type_inter == PXN and call.place.width > 1 else 0.0
-    message_us = what.msg_bytes / call.figures.channel_rate[call.geometry.number] * 1e6
-    hops = call.hop_us(total - across + relays, across) + across * message_us
-    if parts == 0:
-        return hops + total * message_us
-    return max(hops / total, hops - transfer_us * (parts - 1) / parts)
+    return close(call, edges, Rates(rate, staged=True), drain / rate * 1e6)
 
 
 def _ring_edges(call: Call, edges: Edges, ring: Ring, channels: np.ndarray, what: Stream, lag: int, bundle: int) -> None:
@@ -179,9 +159,12 @@ def _cut(call: Call, ring: Ring) -> int:
 
 
 def queue_pairs(call: Call, channels: np.ndarray, what: Stream) -> tuple[np.ndarray, Stream]:
-    """Return the queue pairs of channels and what each carries; more than one share every message equally."""
+    """Return the queue pairs of channels and what each carries; more than one share every message equally.
+
+    Sender and receiver each have the slots of a connection, so twice as many messages may be under way as inside a node.
+    """
     pieces = call.nccl.NCCL_IB_QPS_PER_CONNECTION
-    part = what._replace(nbytes=-(-what.nbytes // pieces), msg_bytes=-(-what.msg_bytes // pieces))
+    part = what._replace(nbytes=-(-what.nbytes // pieces), msg_bytes=-(-what.msg_bytes // pieces), window=2 * what.window)
     return (np.asarray(channels)[:, None] * pieces + np.arange(pieces)).ravel(), part
 
 

@@ -15,7 +15,7 @@ from netsim.collectives.channels import split
 from netsim.collectives.double_tree import tree
 from netsim.collectives.edges import Edges, Stream, stream
 from netsim.collectives.geometry import LL128_DATA, SLOTS
-from netsim.collectives.timing import close
+from netsim.collectives.timing import Rates, close
 from netsim.kernels.structs import Plan
 
 
@@ -66,13 +66,12 @@ def build(call: Call) -> Plan:
     lanes: dict[tuple[int, int], list[int]] = {}
     for c, share in enumerate(shares):
         lanes.setdefault((c % (2 * count), share), []).append(c)
-    fills = []
     for bundle, ((shape, share), channels) in enumerate(lanes.items()):
         chunk = chunk_size(call, share)
         what = whole_stream(call, share, chunk)
         _tree_edges(call, edges, shape, np.array(channels), what, bundle)
-        fills.append(_depth_us(call, what))
-    return close(call, edges, max(fills), call.figures.channel_rate[call.geometry.number] / streams(call))
+    rate = call.figures.channel_rate[call.geometry.number]
+    return close(call, edges, Rates(rate / streams(call), rate, in_phase=False))
 
 
 def streams(call: Call) -> int:
@@ -83,13 +82,6 @@ def streams(call: Call) -> int:
         children = np.bincount(up[up >= 0], minlength=len(up))
         busiest = max(busiest, 2 * int((children + (up >= 0)).max()))
     return busiest
-
-
-def _depth_us(call: Call, what: Stream) -> float:
-    """Latency up and down: one hop per level, and the first chunk's own time on each."""
-    inside, levels = math.ceil(call.place.ranks / call.nodes) - 1, math.floor(math.log2(call.nodes))
-    chunk_us = what.msg_bytes / call.figures.channel_rate[call.geometry.number] * 1e6 if call.geometry.protocol == "simple" else 0.0
-    return 2 * (call.hop_us(inside, levels) + (inside + levels) * chunk_us)
 
 
 def _tree_edges(call: Call, edges: Edges, channel: int, channels: np.ndarray, what: Stream, bundle: int) -> None:

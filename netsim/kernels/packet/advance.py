@@ -9,7 +9,7 @@ what leaves in it arrives at a switch in a later one. Vertices without anything 
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.calls import gpu, gpu_event, message_left
+from netsim.kernels.packet.calls import gpu, gpu_event
 from netsim.kernels.packet.host import uplink
 from netsim.kernels.packet.port import on_wire, play
 from netsim.kernels.packet.receive import receive
@@ -168,14 +168,6 @@ def switches(s: Tables, first: int, last: int, end: int) -> None:
 
 @njit(cache=True, inline="always")
 def slices_leave(s: Tables, g: int, end: int) -> None:
-    """Play the scale-up port of a GPU up to `end`; what has left makes room for messages behind it."""
-    ring, o = s.ring, g << K.RING
-    before = ring[o + K.MID]
+    """Play the scale-up port of a GPU up to `end`."""
     play(s, g, end)
-    for i in range(before, ring[o + K.MID]):
-        k = ring[o + K.BASE] + ((i & ring[o + K.MASK]) << 1)
-        meta = s.arena[k + 1]
-        message_left(
-            s, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK, s.arena[k] - s.port[(g << K.PORT) + K.LATENCY]
-        )
     s.send_next[g] = s.port_next[g]

@@ -1,9 +1,11 @@
 """Calls of collectives on the packet engine: edges, their messages, what each waits for, and credits.
 
-Message j of an edge may leave once every dependency (e, lag) has message j - lag at hand and once its message j - window has been consumed;
-both are counters. A message is consumed when it has arrived and all messages of the receiver that depend on it have left; the sender
-hears of that one latency of the way back later, as a token. A GPU takes its events (a message arrives, a token arrives, a call starts) in
-time order, so whatever completes a condition does so at the moment that counts.
+Message j of an edge may leave once every dependency (e, lag) has message j - lag at hand, once its message j - window has been consumed, and
+a gap after the message before it (what its thread block and its ports leave to the edge). It is at hand when all its packets have arrived,
+but not before its thread block has moved it and the way has been gone. A message is consumed when it is at hand and all messages of the
+receiver that depend on it have been moved by their thread block; the sender hears of that one latency of the way back later, as a token. A
+GPU takes its events (a message arrives or is at hand, a token arrives, an edge may go on) in time order, so whatever completes a condition
+does so at the moment that counts.
 """
 
 import numpy as np
@@ -32,18 +34,25 @@ def token(s: Tables, e: int, counter: int, t: int) -> None:
     )
 
 
+@njit(cache=True, inline="always")
+def moved(s: Tables, e: int, j: int, t: int) -> int:
+    """Return when the thread block that starts message `j` of edge `e` at `t` has moved it."""
+    edge, o = s.edge, e << K.EDGE
+    return t + (edge[o + K.COPY_LAST] if j == edge[o + K.EDGE_MSGS] - 1 else edge[o + K.COPY_PS])
+
+
 @njit(cache=True)
-def message_left(s: Tables, f: int, j: int, t: int) -> None:
-    """The last bit of message `j` of flow `f` has left at `t`: messages that it was made of have room again."""
-    edge = s.edge
-    e = s.tx[(f << K.TX) + K.TX_EDGE]
-    o = e << K.EDGE
-    part = f - edge[o + K.FLOW_0]
+def start(s: Tables, e: int, j: int, t: int) -> None:
+    """Message `j` of edge `e` starts at `t`: note when it can be at hand, and let the messages that it was made of have room again."""
+    edge, o = s.edge, e << K.EDGE
+    done = moved(s, e, j, t)
+    edge[o + K.NEXT_PS] = t + edge[o + K.GAP_PS]
+    s.token[edge[o + K.TOKEN_0] + edge[o + K.HAND_0] + j % edge[o + K.WINDOW]] = done + edge[o + K.DELAY_PS] + edge[o + K.CREDIT_PS]
     for d in range(edge[o + K.DEP_0], edge[o + K.DEP_1]):
         m, before = j - s.dep_lag[d], edge[o + K.EDGE_0] + s.dep_edge[d]
         b = before << K.EDGE
         if m >= 0 and m + edge[b + K.WINDOW] < edge[b + K.EDGE_MSGS]:
-            token(s, before, s.dep_token[d] + part, t)
+            token(s, before, s.dep_token[d], done)
 
 
 @njit(cache=True)
@@ -57,9 +66,8 @@ def consume(s: Tables, e: int) -> None:
             after = (edge[o + K.EDGE_0] + s.rdep_edge[d]) << K.EDGE
             if m + s.rdep_lag[d] < edge[after + K.EDGE_MSGS]:
                 needed = True
-                for part in range(edge[after + K.FLOWS]):
-                    if s.token[counters + s.rdep_token[d] + part] <= m:
-                        return
+                if s.token[counters + s.rdep_token[d]] <= m:
+                    return
         if not needed and s.token[counters] <= m:
             return
         edge[o + K.CONSUMED] = m + 1
@@ -86,7 +94,13 @@ def release(s: Tables, e: int, t: int) -> None:
         for d in range(edge[o + K.DEP_0], edge[o + K.DEP_1]):
             if j - s.dep_lag[d] >= edge[((edge[o + K.EDGE_0] + s.dep_edge[d]) << K.EDGE) + K.ARRIVED_MSGS]:
                 return
+        if edge[o + K.NEXT_PS] > t:
+            if edge[o + K.AWAITED] != edge[o + K.NEXT_PS]:
+                edge[o + K.AWAITED] = edge[o + K.NEXT_PS]
+                gpu_event(s, edge[o + K.SRC_GPU], edge[o + K.NEXT_PS], (K.GPU_START << K.GPU_SHIFT) | (e << K.TOKEN_SHIFT))
+            return
         edge[o + K.READY_MSGS] = j + 1
+        start(s, e, j, t)
         leave, f = t + edge[o + K.DELAY_PS], edge[o + K.FLOW_0]
         if edge[o + K.SCALE_UP_EDGE] != 0:
             link = np.int64(s.path[f << K.PATH_SHIFT])
@@ -127,14 +141,27 @@ def ended(s: Tables, c: int) -> None:
 
 @njit(cache=True)
 def arrive(s: Tables, f: int, t: int) -> None:
-    """A message of flow `f` is at hand at its GPU at `t`; its edge may be complete, and others may go on."""
+    """A message of flow `f` has arrived at its GPU at `t`; with those of the edge's other flows it is at hand, now or when it can be."""
     edge = s.edge
     e = s.rx[(f << K.RX) + K.RX_EDGE]
     o = e << K.EDGE
     s.rx[(f << K.RX) + K.RX_MESSAGE] += 1
     for part in range(edge[o + K.FLOWS]):
-        if s.rx[((edge[o + K.FLOW_0] + part) << K.RX) + K.RX_MESSAGE] <= edge[o + K.ARRIVED_MSGS]:
+        if s.rx[((edge[o + K.FLOW_0] + part) << K.RX) + K.RX_MESSAGE] <= edge[o + K.LANDED_MSGS]:
             return
+    m = edge[o + K.LANDED_MSGS]
+    edge[o + K.LANDED_MSGS] = m + 1
+    hand = s.token[edge[o + K.TOKEN_0] + edge[o + K.HAND_0] + m % edge[o + K.WINDOW]]
+    if hand > t:
+        gpu_event(s, edge[o + K.DST_GPU], hand, (K.GPU_HAND << K.GPU_SHIFT) | (e << K.TOKEN_SHIFT))
+    else:
+        at_hand(s, e, t)
+
+
+@njit(cache=True)
+def at_hand(s: Tables, e: int, t: int) -> None:
+    """The next message of edge `e` is at hand at `t`; its edge may be complete, and others may go on."""
+    edge, o = s.edge, e << K.EDGE
     m = edge[o + K.ARRIVED_MSGS]
     edge[o + K.ARRIVED_MSGS] = m + 1
     if m + edge[o + K.WINDOW] < edge[o + K.EDGE_MSGS] and not needed_by(s, e, m):
@@ -153,10 +180,13 @@ def arrive(s: Tables, f: int, t: int) -> None:
 def gpu(s: Tables, g: int, t: int, meta: int) -> None:
     """Take one event of a GPU."""
     kind, what = meta >> K.GPU_SHIFT, meta & K.GPU_MASK
-    if kind == 0:
+    if kind == K.GPU_ARRIVE:
         arrive(s, what, t)
         return
     e = what >> K.TOKEN_SHIFT
+    if kind == K.GPU_HAND:
+        at_hand(s, e, t)
+        return
     if kind == K.GPU_TOKEN:
         s.token[s.edge[(e << K.EDGE) + K.TOKEN_0] + (what & K.TOKEN_MASK)] += 1
         consume(s, e)

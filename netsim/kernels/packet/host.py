@@ -9,7 +9,6 @@ from numba import njit
 
 from netsim.kernels.packet import cc as hooks
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.calls import message_left
 from netsim.kernels.packet.loss import refused, send_again, skip, timer
 from netsim.kernels.packet.port import await_credit, on_wire
 from netsim.kernels.packet.ring import head_time, insert
@@ -81,7 +80,6 @@ def send(s: Tables, cc: tuple, u: int, start: int) -> None:
     if scal[K.KEEP_HISTORY] != 0:
         s.sent_ps[(f << K.HISTORY) + (tx[o + K.SENT] & ((1 << K.HISTORY) - 1))] = start
     tx[o + K.SENT] += 1
-    new = tx[o + K.SENT] > tx[o + K.FURTHEST]
     tx[o + K.FURTHEST] = max(tx[o + K.FURTHEST], tx[o + K.SENT])
     if scal[K.RECOVERY] != K.NO_RECOVERY and tx[o + K.TIMER] == 0:
         tx[o + K.TIMER], tx[o + K.PROGRESS] = 1, start
@@ -103,8 +101,6 @@ def send(s: Tables, cc: tuple, u: int, start: int) -> None:
         tx[o + K.MESSAGE] = 0 if last else message + 1
         coming = tx[o + K.MESSAGE] == tx[o + K.MESSAGES] - 1
         tx[o + K.LEFT] = tx[o + K.LAST_MESSAGE] if coming else tx[o + K.PER_MESSAGE]
-        if tx[o + K.TX_EDGE] >= 0 and new:
-            message_left(s, f, message, free)
     if tx[o + K.SENT] == tx[o + K.AVAIL]:
         tx[o + K.STATE] = K.IDLE
     else:

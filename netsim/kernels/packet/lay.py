@@ -82,14 +82,14 @@ def begin(s: Tables, c: int, t: int) -> None:
     left = 0
     for e in range(first, first + s.call[(c << K.CALL) + K.CALL_EDGES]):
         o = e << K.EDGE
-        edge[o + K.READY_MSGS] = edge[o + K.ARRIVED_MSGS] = edge[o + K.CONSUMED] = 0
+        edge[o + K.READY_MSGS] = edge[o + K.LANDED_MSGS] = edge[o + K.ARRIVED_MSGS] = edge[o + K.CONSUMED] = 0
+        edge[o + K.NEXT_PS], edge[o + K.AWAITED] = 0, -1
         left += edge[o + K.EDGE_MSGS] > 0
         counters, unneeded = edge[o + K.TOKEN_0], 0
         for d in range(edge[o + K.RDEP_0], edge[o + K.RDEP_1]):
             after = (first + s.rdep_edge[d]) << K.EDGE
             unneeded = max(unneeded, edge[after + K.EDGE_MSGS] - s.rdep_lag[d])
-            for part in range(edge[after + K.FLOWS]):
-                s.token[counters + s.rdep_token[d] + part] = 0
+            s.token[counters + s.rdep_token[d]] = 0
         s.token[counters] = unneeded
         for f in range(edge[o + K.FLOW_0], edge[o + K.FLOW_0] + edge[o + K.FLOWS]):
             s.rx[(f << K.RX) + K.RX_MESSAGE] = 0

@@ -36,7 +36,7 @@ CONTROL = 3 | (ACK << KIND_SHIFT)
 # events of an uplink: the input field holds the kind
 EV_PACKET, EV_MESSAGE, EV_WAKE, EV_TIMER = 0, 1, 2, 3
 # events of a GPU
-GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START = 60, (1 << 60) - 1, 0, 1, 2
+GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START, GPU_HAND = 60, (1 << 60) - 1, 0, 1, 2, 3
 TOKEN_SHIFT, TOKEN_MASK = 24, (1 << 24) - 1
 
 # rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L),
@@ -76,8 +76,8 @@ RX = 4
 EDGE = 5
 (
     BLOCK, READY_MSGS, ARRIVED_MSGS, EDGE_MSGS, WINDOW, CONSUMED, FLOW_0, FLOWS, SRC_GPU, DST_GPU, EDGE_0, DEP_0, DEP_1, RDEP_0,
-    RDEP_1, CREDIT_PS, DELAY_PS, TOKEN_0, SCALE_UP_EDGE, TO_NIC,
-) = range(20)  # fmt: skip
+    RDEP_1, CREDIT_PS, DELAY_PS, TOKEN_0, SCALE_UP_EDGE, TO_NIC, GAP_PS, COPY_PS, COPY_LAST, NEXT_PS, AWAITED, LANDED_MSGS, HAND_0,
+) = range(27)  # fmt: skip
 
 # live calls
 CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOUND_AT, PLACE, INSIDE = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -142,11 +142,11 @@ class State(NamedTuple):
     flowlet: Array  # int64[n_switches << FLOWLETS << 1] (time of the latest packet, link)
     dep_edge: Array  # int32[D] edge of the plan
     dep_lag: Array  # int32[D]
-    dep_token: Array  # int32[D] first token counter of the edge depended on that this dependency feeds
+    dep_token: Array  # int32[D] token counter of the edge depended on that this dependency feeds
     rdep_edge: Array  # int32[D] likewise, the edges that depend
     rdep_lag: Array
     rdep_token: Array
-    token: Array  # int64[K] counters
+    token: Array  # int64[K] of each edge: counters, then when the messages of a window can be at hand
     call: Array
     done: Array  # int64[C] calls that have completed, in no order
     live: Array  # int64[C] calls under way, likewise

@@ -57,7 +57,7 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
         uses_scale_up=bool(inside.any()),
         edges=np.zeros((n, 1 << k.EDGE), np.int64),
         n_tokens=0,
-        **_dependencies(plan, parts),  # type: ignore[arg-type]
+        **_dependencies(plan),  # type: ignore[arg-type]
         src_nic=nic_src[flow_edge].astype(np.int64),
         dst_nic=nic_dst[flow_edge].astype(np.int64),
         qp=(plan.edge_qp[flow_edge] + (part << 16)).astype(np.int64),
@@ -70,7 +70,8 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
         paths=((np.zeros(1, np.int64), np.zeros(0, np.int32)),) * 2,
     )
     fp.paths = _paths(topology, routes, fp, src[flow_edge])
-    rows, tokens = fp.edges, 1 + _counters(plan, parts)
+    counters = 1 + np.bincount(plan.dep_idx, minlength=n).astype(np.int64)
+    rows, tokens = fp.edges, counters + plan.edge_window
     back = _return_ps(topology, network, fp)[flow_0] if n else np.zeros(0, np.int64)
     rows[:, k.EDGE_MSGS], rows[:, k.WINDOW], rows[:, k.FLOW_0], rows[:, k.FLOWS] = plan.edge_msgs, plan.edge_window, flow_0, parts
     rows[:, k.SRC_GPU], rows[:, k.DST_GPU] = src, dst
@@ -79,7 +80,10 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     rows[:, k.RDEP_0], rows[:, k.RDEP_1] = rdep_ptr[:-1], rdep_ptr[1:]
     rows[:, k.CREDIT_PS] = back + bus_out + bus_in
     rows[:, k.DELAY_PS] = plan.edge_delay_ps if plan.edge_delay_ps.size else 0
-    rows[:, k.TOKEN_0] = np.cumsum(tokens) - tokens
+    rows[:, k.TOKEN_0], rows[:, k.HAND_0] = np.cumsum(tokens) - tokens, counters
+    rest = plan.edge_bytes - plan.edge_msg_bytes * (plan.edge_msgs - 1)
+    rows[:, k.GAP_PS], rows[:, k.COPY_PS] = _time(plan.edge_msg_bytes, plan.edge_pace), _time(plan.edge_msg_bytes, plan.edge_burst)
+    rows[:, k.COPY_LAST] = _time(rest, plan.edge_burst)
     rows[:, k.SCALE_UP_EDGE], rows[:, k.TO_NIC] = inside, bus_out
     fp.n_tokens = int(tokens.sum())
     return fp
@@ -94,22 +98,18 @@ def whole_paths(topology: Topology, routes: Routes, src: Array, dst: Array, qp: 
     return ahead, back
 
 
-def _counters(plan: Plan, parts: Array) -> Array:
-    """int64[E]: token counters of each edge, one per flow of every edge that depends on it."""
-    after = np.repeat(np.arange(parts.size), np.diff(plan.dep_ptr))
-    return np.bincount(plan.dep_idx, parts[after], minlength=parts.size).astype(np.int64)
+def _time(nbytes: Array, rate: Array) -> Array:
+    """int64[E]: ps that bytes take at a rate; 0 where none is given."""
+    return np.rint(nbytes * 1e12 / rate).astype(np.int64) if rate.size else np.zeros(nbytes.size, np.int64)
 
 
-def _dependencies(plan: Plan, parts: Array) -> dict[str, Array]:
+def _dependencies(plan: Plan) -> dict[str, Array]:
     """Dependencies by the edge that waits, and by the edge waited for; counter 0 of an edge is for messages that nothing depends on."""
-    after = np.repeat(np.arange(parts.size), np.diff(plan.dep_ptr)).astype(np.int32)
+    after = np.repeat(np.arange(plan.edge_src.size), np.diff(plan.dep_ptr)).astype(np.int32)
     by_before = np.argsort(plan.dep_idx, kind="stable")
-    width = parts[after[by_before]]
     before = plan.dep_idx[by_before]
-    offset = np.cumsum(width) - width
-    start = offset[np.searchsorted(before, before)] if before.size else offset
     counter = np.empty(after.size, np.int32)
-    counter[by_before] = 1 + offset - start
+    counter[by_before] = 1 + np.arange(after.size) - np.searchsorted(before, before)
     return {
         "dep_edge": plan.dep_idx.astype(np.int32), "dep_lag": plan.dep_lag.astype(np.int32), "dep_token": counter,
         "rdep_edge": after[by_before], "rdep_lag": plan.dep_lag[by_before].astype(np.int32), "rdep_token": counter[by_before],
