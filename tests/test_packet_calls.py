@@ -97,7 +97,7 @@ def test_a_ring_of_short_steps_moves_at_the_latency_of_a_slice():
     assert completion(BARE, p, [0, 1, 2, 3]) == 7_000 + 3 * message(4) + 12 * S
 
 
-def test_slices_inside_a_node_are_stored_and_forwarded_whole():
+def test_slices_inside_a_node_stream_through_its_switch():
     node = Fabric(
         builder="fat_tree",
         nodes=2,
@@ -107,9 +107,9 @@ def test_slices_inside_a_node_are_stored_and_forwarded_whole():
         switch=Switch(radix=4),
     )
     p = plan([0], [1], 5, 400_000, 8, [[]], nic=-1)
-    assert completion(node, p, [0, 1]) == 7_000 + 6 * 1_000_000 + 600_000
+    assert completion(node, p, [0, 1]) == 7_000 + 5 * 1_000_000 + 600_000
     window = plan([0], [1], 2, 400_000, 1, [[]], nic=-1)
-    assert completion(node, window, [0, 1]) == 7_000 + 2 * (2 * 1_000_000 + 600_000) + 600_000
+    assert completion(node, window, [0, 1]) == 7_000 + 2 * (1_000_000 + 600_000) + 600_000
 
 
 def test_messages_keep_the_pace_of_their_edge():

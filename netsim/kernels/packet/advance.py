@@ -1,17 +1,16 @@
 """The engine's clock: windows in which every vertex is played once, and jumps over the time in which nothing happens.
 
 A window [T, E) starts at the next thing that happens anywhere. Its order: switches are played, NICs receive, GPUs take events, then, if a
-call has completed at t, E becomes t so that what the caller starts then is not late; then GPUs and NICs send. Links into hosts may be
-shorter than the window, because the hosts look at them after the switches; every other link is at least as long as the window, so that
-what leaves in it arrives at a switch in a later one. Vertices without anything to do are passed over in blocks of 32.
+call has completed at t, E becomes t so that what the caller starts then is not late; then NICs send. Links into hosts may be shorter than
+the window, because the hosts look at them after the switches; every other link is at least as long as the window, so that what leaves in
+it arrives at a switch in a later one. Vertices without anything to do are passed over in blocks of 32.
 """
 
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.calls import gpu, gpu_event
+from netsim.kernels.packet.calls import gpu
 from netsim.kernels.packet.host import uplink
-from netsim.kernels.packet.port import on_wire, play
 from netsim.kernels.packet.receive import receive
 from netsim.kernels.packet.ring import head_time
 from netsim.kernels.packet.switch import switch
@@ -33,7 +32,6 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
             break
         end = min(start + window(s), limit + 1)
         scal[K.WINDOWS] += 1
-        switches(s, n_gpus, first_nic, min(end, limit))
         switches(s, first_switch, n_vertices, min(end, limit))
         hosts_receive(s, first_nic, first_switch, end, False)
         hosts_receive(s, 0, n_gpus, end, True)
@@ -41,8 +39,7 @@ def advance(s: Tables, cc: tuple, until: int) -> int:
         if start >= limit:
             break
         end = min(end, limit)
-        hosts_send(s, cc, 0, n_gpus, end, True)
-        hosts_send(s, cc, first_nic, first_switch, end, False)
+        hosts_send(s, cc, first_nic, first_switch, end)
     scal[K.NOW] = max(scal[K.NOW], min(until, first_done(s)))
     return scal[K.NOW]
 
@@ -109,18 +106,8 @@ def nic_receive(s: Tables, v: int, end: int) -> None:
 
 @njit(cache=True, inline="always")
 def gpu_receive(s: Tables, g: int, end: int) -> None:
-    """Let a GPU take slices from its scale-up link and then its events, in time order, before `end`."""
+    """Let a GPU take its events in time order, before `end`."""
     arena, ring, n_links = s.arena, s.ring, s.scal[K.N_LINKS]
-    link = s.scal[K.N_GPUS] + g
-    o = link << K.RING
-    while ring[o + K.HEAD] < ring[o + K.MID]:
-        k = ring[o + K.BASE] + ((ring[o + K.HEAD] & ring[o + K.MASK]) << 1)
-        t, meta = arena[k], arena[k + 1]
-        if t >= end:
-            break
-        ring[o + K.HEAD] += 1
-        gpu_event(s, g, t, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK)
-    on_wire(s, link)
     o = (5 * n_links + g) << K.RING
     while ring[o + K.HEAD] < ring[o + K.TAIL]:
         k = ring[o + K.BASE] + ((ring[o + K.HEAD] & ring[o + K.MASK]) << 1)
@@ -129,20 +116,17 @@ def gpu_receive(s: Tables, g: int, end: int) -> None:
             break
         ring[o + K.HEAD] += 1
         gpu(s, g, t, meta)
-    s.receive_next[g] = min(s.wire_next[link], head_time(arena, ring, 5 * n_links + g))
+    s.receive_next[g] = head_time(arena, ring, 5 * n_links + g)
 
 
 @njit(cache=True, inline="always")
-def hosts_send(s: Tables, cc: tuple, first: int, last: int, end: int, gpus: bool) -> None:
-    """Play the sending ports of GPUs (scale-up) or NICs up to `end`."""
+def hosts_send(s: Tables, cc: tuple, first: int, last: int, end: int) -> None:
+    """Play the sending ports of NICs up to `end`."""
     for b in range(first >> K.BLOCK_SHIFT, (last + 31) >> K.BLOCK_SHIFT):
         if s.send_block[b] >= end:
             continue
         for v in range(max(first, b << K.BLOCK_SHIFT), min(last, (b + 1) << K.BLOCK_SHIFT)):
             if s.send_next[v] >= end:
-                continue
-            if gpus:
-                slices_leave(s, v, end)
                 continue
             more = K.NEVER
             for i in range(s.out_ptr[v], s.out_ptr[v + 1]):
@@ -164,10 +148,3 @@ def switches(s: Tables, first: int, last: int, end: int) -> None:
             if s.send_next[v] < end:
                 switch(s, v, end)
         settle(s.send_next, s.send_block, b, s.scal[K.N_VERTICES])
-
-
-@njit(cache=True, inline="always")
-def slices_leave(s: Tables, g: int, end: int) -> None:
-    """Play the scale-up port of a GPU up to `end`."""
-    play(s, g, end)
-    s.send_next[g] = s.port_next[g]

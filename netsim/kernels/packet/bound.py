@@ -40,13 +40,17 @@ def least_latency(s: Tables) -> int:
 
 @njit(cache=True)
 def unsent_ps(s: Tables, c: int) -> int:
-    """Return how long the busiest port of a call needs for what it has not sent yet."""
-    edge, tx, most = s.edge, s.tx, 0
+    """Return how long the busiest port of a call needs for what it has not sent yet, or its slowest edge at its pace."""
+    edge, tx, most, now = s.edge, s.tx, 0, s.scal[k.NOW]
     first, last = s.call[c + k.CALL_EDGE_0], s.call[c + k.CALL_EDGE_0] + s.call[c + k.CALL_EDGES]
     for adding in (False, True):
         for e in range(first, last):
             o = e << k.EDGE
             waiting = edge[o + k.EDGE_MSGS] - edge[o + k.READY_MSGS] - 1
+            if waiting >= 0 and not adding:
+                most = max(most, max(0, edge[o + k.NEXT_PS] - now) + waiting * edge[o + k.GAP_PS] + edge[o + k.COPY_LAST])
+            if edge[o + k.SCALE_UP_EDGE] != 0:
+                continue
             for f in range(edge[o + k.FLOW_0], edge[o + k.FLOW_0] + edge[o + k.FLOWS]):
                 x, u = f << k.TX, tx[(f << k.TX) + k.UPLINK]
                 if not adding:

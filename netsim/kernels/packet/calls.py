@@ -1,17 +1,21 @@
 """Calls of collectives on the packet engine: edges, their messages, what each waits for, and credits.
 
-Message j of an edge may leave once every dependency (e, lag) has message j - lag at hand, once its message j - window has been consumed, and
-a gap after the message before it (what its thread block and its ports leave to the edge). It is at hand when all its packets have arrived,
-but not before its thread block has moved it and the way has been gone. A message is consumed when it is at hand and all messages of the
-receiver that depend on it have been moved by their thread block; the sender hears of that one latency of the way back later, as a token. A
-GPU takes its events (a message arrives or is at hand, a token arrives, an edge may go on) in time order, so whatever completes a condition
-does so at the moment that counts.
+Message j of an edge may leave once every dependency (e, lag) has message j - lag at hand, once its message j - window has been
+consumed, and a gap after the message before it (what its thread block and its ports leave to the edge). It is at hand when all its
+packets have arrived, but not before its thread block has moved it and the way has been gone. A message is consumed when it is at hand
+and all messages of the receiver that depend on it have been moved by their thread block; the sender hears of that one latency of the
+way back later, as a token. A GPU takes its events (a message arrives or is at hand, a token arrives, an edge may go on) in time order,
+so whatever completes a condition does so at the moment that counts.
+
+Inside a node a message is no train of packets but a stream, of as long as its gap: a port of the scale-up fabric takes streams at its rate,
+in the order in which they start or arrive, and delays those that its backlog does not let through in that time.
 """
 
 import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
+from netsim.kernels.packet.port import transfer
 from netsim.kernels.packet.ring import insert, wake
 from netsim.kernels.packet.tables import Tables
 
@@ -83,6 +87,36 @@ def needed_by(s: Tables, e: int, m: int) -> bool:
     return False
 
 
+@njit(cache=True, inline="always")
+def through(s: Tables, link: int, nbytes: int, t: int) -> int:
+    """Send `nbytes`, there from `t` on, through a port of the scale-up fabric behind what it has taken; returns when they are through."""
+    q, c = link << K.PORT, link << K.COUNT
+    s.port[q + K.FREE] = max(s.port[q + K.FREE], t) + transfer(nbytes, s.ps_per_byte[link])
+    s.count[c + K.BYTES] += nbytes
+    s.count[c + K.PACKETS] += 1
+    return s.port[q + K.FREE]
+
+
+@njit(cache=True)
+def into_fabric(s: Tables, e: int, j: int, t: int) -> None:
+    """Message `j` of edge `e` inside a node starts at `t`: it arrives a latency after its port has let it through."""
+    edge, o = s.edge, e << K.EDGE
+    f, g = edge[o + K.FLOW_0], edge[o + K.SRC_GPU]
+    nbytes = np.int64(s.size[(f << 2) + (2 if j == edge[o + K.EDGE_MSGS] - 1 else 1)])
+    late = through(s, g, nbytes, t) - (edge[o + K.GAP_PS] - edge[o + K.COPY_PS])
+    gpu_event(s, edge[o + K.DST_GPU], max(late, moved(s, e, j, t)) + edge[o + K.CREDIT_PS], f)
+
+
+@njit(cache=True, inline="always")
+def out_of_fabric(s: Tables, e: int, m: int, t: int) -> int:
+    """Message `m` of edge `e` inside a node has come to its GPU's port by `t`; returns when the port has let it through."""
+    edge, o = s.edge, e << K.EDGE
+    link = s.scal[K.N_GPUS] + edge[o + K.DST_GPU]
+    nbytes = np.int64(s.size[(edge[o + K.FLOW_0] << 2) + (2 if m == edge[o + K.EDGE_MSGS] - 1 else 1)])
+    whole = transfer(nbytes, s.ps_per_byte[link])
+    return max(t, through(s, link, nbytes, t - whole) - max(0, edge[o + K.GAP_PS] - edge[o + K.COPY_PS]))
+
+
 @njit(cache=True)
 def release(s: Tables, e: int, t: int) -> None:
     """Let every message of edge `e` leave that may at `t`."""
@@ -101,16 +135,10 @@ def release(s: Tables, e: int, t: int) -> None:
             return
         edge[o + K.READY_MSGS] = j + 1
         start(s, e, j, t)
-        leave, f = t + edge[o + K.DELAY_PS], edge[o + K.FLOW_0]
         if edge[o + K.SCALE_UP_EDGE] != 0:
-            link = np.int64(s.path[f << K.PATH_SHIFT])
-            kind = 2 if j == edge[o + K.EDGE_MSGS] - 1 else 1
-            meta = kind | (1 << K.HOP_SHIFT) | ((j & K.SEQ_MASK) << K.SEQ_SHIFT) | (f << K.FLOW_SHIFT)
-            insert(s.arena, s.ring, s.scal, link, K.INQ, leave, meta)
-            s.port_next[link] = min(s.port_next[link], leave)
-            wake(s.send_next, s.send_block, edge[o + K.SRC_GPU], leave)
+            into_fabric(s, e, j, t)
             continue
-        leave += edge[o + K.TO_NIC]
+        leave, f = t + edge[o + K.DELAY_PS] + edge[o + K.TO_NIC], edge[o + K.FLOW_0]
         for part in range(edge[o + K.FLOWS]):
             u = s.tx[((f + part) << K.TX) + K.UPLINK]
             insert(
@@ -152,6 +180,8 @@ def arrive(s: Tables, f: int, t: int) -> None:
     m = edge[o + K.LANDED_MSGS]
     edge[o + K.LANDED_MSGS] = m + 1
     hand = s.token[edge[o + K.TOKEN_0] + edge[o + K.HAND_0] + m % edge[o + K.WINDOW]]
+    if edge[o + K.SCALE_UP_EDGE] != 0:
+        hand = max(hand, out_of_fabric(s, e, m, t))
     if hand > t:
         gpu_event(s, edge[o + K.DST_GPU], hand, (K.GPU_HAND << K.GPU_SHIFT) | (e << K.TOKEN_SHIFT))
     else:
