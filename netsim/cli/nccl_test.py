@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     nccl, network, fabric = _sections(args)
     topology = build(fabric)
     way = routes(topology, fabric)
-    platform = _platform(args.gpu, fabric.scale_up.rate, fabric.host.rate, topology, nccl)
+    platform = _platform(args.gpu, fabric, topology, nccl)
     shapes = groups(topology, args.nodes, args.ngpus, args.split)
     rows = list(_rows(args, shapes, platform, nccl, topology, way, network))
     print(render(rows, shapes, args))
@@ -110,17 +110,12 @@ def _section(cls: type, settings: list[str]) -> Any:
     return validate(document, cls, (), set())
 
 
-def _platform(arch: str | None, scale_up: float, host: float, topology: "Topology", nccl: Nccl) -> "Platform":
-    from netsim.collectives import Platform
-    from netsim.kernels.structs import LINK_TIERS, NIC
+def _platform(arch: str | None, fabric: Any, topology: "Topology", nccl: Nccl) -> "Platform":
+    from netsim.collectives import platform_of
 
-    nic = topology.link_rate[topology.link_tier == LINK_TIERS.index("nic")]
-    ports = max(1, len(nic) // (2 * max(1, topology.n_nics)))
-    generation = int(np.clip(round(np.log2(host / 15.75e9)) + 3, 3, 6))
-    arch = arch or ("ampere" if scale_up <= 300e9 else "hopper" if scale_up <= 450e9 else "blackwell")
-    rate = float(nic.max(initial=0.0)) * ports
-    joined = len(np.unique(topology.vertex_plane[topology.vertex_kind == NIC])) == 1
-    return Platform(arch, topology.gpus_per_node, topology.nics_per_node, rate, nccl.cpu or "intel", scale_up, generation, joined)
+    rate = fabric.scale_up.rate
+    arch = arch or ("ampere" if rate <= 300e9 else "hopper" if rate <= 450e9 else "blackwell")
+    return platform_of(topology, arch, rate, fabric.host.rate, nccl)
 
 
 def groups(topology: "Topology", nodes: int | None, width: int | None, split: str | None) -> list[Shape]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from netsim.kernels import messages
 from netsim.kernels.structs import Plan
 
 Column = np.ndarray | int | Sequence[int]
@@ -74,24 +75,30 @@ class Edges:
             number = np.cumsum(np.bincount(bundle) > 0) - 1
             self.columns["bundle"] = [number[bundle]]
 
+    def dependencies(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """CSR of what each edge waits for: int64 ptr, edge, lag."""
+        rows, on, lag = (np.concatenate(part) if part else np.zeros(0, np.int64) for part in (self.rows, self.on, self.lag))
+        order = np.argsort(rows, kind="stable")
+        return np.r_[0, np.cumsum(np.bincount(rows, minlength=self.count))], on[order], lag[order]
+
+    def alike(self, delay_ps: np.ndarray) -> np.ndarray:
+        """Number edges so that those that do the same at the same moments have the same number."""
+        t = self.table()
+        return messages.alike((t["msgs"], t["nbytes"], t["window"], delay_ps), *self.dependencies())
+
     def close(
         self, algorithm: str, protocol: str, channels: int, launch_ps: int, pace: np.ndarray, burst: np.ndarray, delay_ps: np.ndarray
     ) -> Plan:
         """Build the plan but for its caps and fill; `pace` and `burst` in bytes/s."""
         t = self.table()
-        rows = np.concatenate(self.rows) if self.rows else np.zeros(0, np.int64)
-        on = np.concatenate(self.on) if self.on else np.zeros(0, np.int64)
-        lag = np.concatenate(self.lag) if self.lag else np.zeros(0, np.int64)
-        by_row = np.argsort(rows, kind="stable")
-        ptr = np.zeros(self.count + 1, np.int32)
-        np.cumsum(np.bincount(rows, minlength=self.count), out=ptr[1:])
+        ptr, on, lag = self.dependencies()
         i32 = {name: t[name].astype(np.int32) for name in ("src", "dst", "nic_src", "nic_dst", "qp", "weight", "msgs", "window", "bundle")}
         return Plan(
             algorithm=algorithm, protocol=protocol, channels=channels, launch_ps=launch_ps, fill_ps=0,
             edge_src=i32["src"], edge_dst=i32["dst"], edge_nic_src=i32["nic_src"], edge_nic_dst=i32["nic_dst"], edge_qp=i32["qp"],
             edge_weight=i32["weight"], edge_bytes=t["nbytes"], edge_msgs=i32["msgs"], edge_msg_bytes=t["msg_bytes"],
-            edge_window=i32["window"], edge_bundle=i32["bundle"], dep_ptr=ptr,
-            dep_idx=on[by_row].astype(np.int32), dep_lag=lag[by_row].astype(np.int32),
+            edge_window=i32["window"], edge_bundle=i32["bundle"], dep_ptr=ptr.astype(np.int32),
+            dep_idx=on.astype(np.int32), dep_lag=lag.astype(np.int32),
             bundle_cap=np.zeros(0), edge_delay_ps=np.asarray(delay_ps, np.int64),
             edge_pace=np.asarray(pace, np.float64), edge_burst=np.asarray(burst, np.float64),
         )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from netsim.collectives.figures import FIGURES, Figures
 from netsim.config.nccl import Nccl
+from netsim.kernels.structs import LINK_TIERS, NIC, Topology
 
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
 NVLINK_BELIEF = {"ampere": 240.0, "hopper": 370.8, "blackwell": 721.8}
@@ -30,6 +31,7 @@ class Platform(NamedTuple):
     nvlink: float = 450e9  # line rate of a GPU into the scale-up switch
     pcie: int = 5  # generation of the NIC's slot
     rails_joined: bool = True  # whether the network has a way from one rail to another; where not, NCCL is run with NCCL_CROSS_NIC=0
+    wire_us: tuple[float, float] | None = None  # latency from GPU to GPU over NVLink and over the network; None: that of the figures
 
     def figures(self, nccl: Nccl) -> Figures:
         """Return the physical figures of the GPU generation under the overrides of the run file."""
@@ -58,6 +60,31 @@ class Platform(NamedTuple):
             return (gpu * self.nics_per_node // self.gpus_per_node,) if self.nics_per_node else ()
         share = self.nics_per_gpu
         return tuple(range(gpu * share, gpu * share + share))
+
+
+def platform_of(topology: Topology, arch: str, scale_up: float, bus: float, nccl: Nccl) -> Platform:
+    """The node of a fabric as NCCL finds it: NIC rates from the cables, the PCIe generation from the host bus (about 15.75, 31.5, 63, 126
+    GB/s); `scale_up`, `bus` bytes/s.
+    """
+    up = topology.link_tier == LINK_TIERS.index("nic")
+    nics = topology.vertex_kind == NIC
+    rate = topology.link_rate[up]
+    ports = max(1, len(rate) // (2 * max(1, topology.n_nics)))
+    rails = np.unique(topology.nic_rail)
+    latency, host = topology.link_latency, topology.link_tier == LINK_TIERS.index("host")
+    out = up & nics[topology.link_src]
+    wire = sum(int(latency[way].min()) for way in (out, topology.link_reverse[out], host, host) if topology.n_nics)
+    return Platform(
+        arch=arch,
+        gpus_per_node=topology.gpus_per_node,
+        nics_per_node=topology.nics_per_node,
+        nic_rate=float(rate.max(initial=0.0)) * ports,
+        cpu=nccl.cpu or "intel",
+        nvlink=scale_up,
+        pcie=int(np.clip(round(np.log2(bus / 15.75e9)) + 3, 3, 6)),
+        rails_joined=len(np.unique(topology.vertex_plane[nics])) < len(rails) or len(rails) == 1,
+        wire_us=(2e-6 * int(latency[0]), 1e-6 * wire),
+    )
 
 
 class Communicator(NamedTuple):

@@ -37,7 +37,8 @@ class Rates(NamedTuple):
 
     block: float  # bytes/s that a thread block moves on the heaviest edge of its bundle, all its streams at work
     burst: float | None = None  # the same for one message over NVLink; as `block` where left out
-    in_phase: bool = True  # whether all edges of a port are busy at the same moments (rings), or only those between the same two (trees)
+    in_phase: bool = True  # whether all edges of a port are busy at the same moments (rings), or a first message meets only those that do
+    # the same, and later ones others as often as these are busy (trees)
     staged: bool = False  # whether what leaves a node is first written to a buffer by the thread block
     nvlink: float | None = None  # share of the line rate that NVLink reaches, where not that of the figures
     overhead_us: tuple[float, float] = (0.0, 0.0)  # time per call in which nothing moves over NVLink and over the network
@@ -53,35 +54,39 @@ def close(call: Call, edges: Edges, rates: Rates, drain_us: float = 0.0) -> Plan
     heaviest = np.zeros(int(table["bundle"].max(initial=-1)) + 1)
     np.maximum.at(heaviest, table["bundle"], table["nbytes"])
     share = table["nbytes"] / np.maximum(heaviest[table["bundle"]], 1) if edges.count else np.zeros(0)
-    pace = np.minimum(port_pace(call, table, rates, False), rates.block * share)
+    pace = np.minimum(port_pace(call, table, rates, None), rates.block * share)
     near, far = rates.hops_us or (figures.nvlink_hop_us[p], figures.net_hop_us[p])
-    at_once = np.minimum(table["msg_bytes"], call.geometry.at_once)
-    block = (rates.burst or rates.block) * share * table["msg_bytes"] / at_once
-    port = port_pace(call, table, rates._replace(overhead_us=(0.0, 0.0)), not rates.in_phase)
-    burst = np.maximum(pace, np.where(over_net, port, np.minimum(port * table["msg_bytes"] / at_once, block)))
     written = table["msg_bytes"] / (rates.block * share) * 1e6 if rates.staged else np.zeros(edges.count)
     hop = np.where(over_net, far - figures.wire_us[1] + written, near - figures.wire_us[0])
     delay = np.rint(np.maximum(hop, 0.1) * PS_PER_US).astype(np.int64)
+    at_once = np.minimum(table["msg_bytes"], call.geometry.at_once)
+    block = (rates.burst or rates.block) * share * table["msg_bytes"] / at_once
+    bare = rates._replace(overhead_us=(0.0, 0.0))
+    port = port_pace(call, table, bare, None)
+    if not rates.in_phase:
+        others = (1 - 1 / table["msgs"]) * np.minimum(pace / port, 1)
+        port = 1 / (others / port + (1 - others) / port_pace(call, table, bare, edges.alike(delay)))
+    burst = np.maximum(pace, np.where(over_net, port, np.minimum(port * table["msg_bytes"] / at_once, block)))
     start = (figures.p2p_start_us if call.algorithm == "p2p" else figures.start_us)[p]
     launch = round((figures.launch_us + start + drain_us) * PS_PER_US)
     sms = 0 if call.nccl.sm_free_collectives else call.channels
     plan = edges.close(call.algorithm, call.geometry.protocol, sms, launch, pace, burst, delay)
-    return timed(plan, np.where(over_net, figures.wire_us[1], figures.wire_us[0]) * PS_PER_US)
+    wire = call.platform.wire_us or figures.wire_us
+    return timed(plan, np.where(over_net, wire[1], wire[0]) * PS_PER_US)
 
 
-def port_pace(call: Call, table: dict[str, np.ndarray], rates: Rates, apart: bool) -> np.ndarray:
-    """Return the pace of each edge, bytes/s, that its busier port allows when all edges of the port move together; `apart`: all those
-    between the same two members.
-    """
+def port_pace(call: Call, table: dict[str, np.ndarray], rates: Rates, phase: np.ndarray | None) -> np.ndarray:
+    """Return the pace of each edge, bytes/s, that its busier port allows when all edges of the port move together, or all of one phase."""
     place, platform, figures = call.place, call.platform, call.figures
     load = (table["nbytes"] * table["weight"]).astype(np.float64)
     over_net = table["nic_src"] >= 0
     rate = np.where(over_net, platform.nic_rate * figures.nic_efficiency, platform.nvlink * (rates.nvlink or figures.nvlink_efficiency))
     overhead = np.where(over_net, rates.overhead_us[1], rates.overhead_us[0]) * 1e-6
     busy = np.zeros(len(load))
-    for end, nic, other in (("src", "nic_src", "dst"), ("dst", "nic_dst", "src")):
+    for end, nic in (("src", "nic_src"), ("dst", "nic_dst")):
         port = np.where(over_net, place.ranks + place.node[table[end]] * max(platform.nics_per_node, 1) + table[nic], table[end])
-        port = np.unique(port * place.ranks + table[other], return_inverse=True)[1].ravel() if apart else port
+        if phase is not None:
+            port = np.unique(port * len(load) + phase, return_inverse=True)[1].ravel()
         total = np.bincount(port, weights=load) if len(load) else load
         busy = np.maximum(busy, total[port] / rate + overhead)
     return table["nbytes"] / np.maximum(busy, 1e-30)

@@ -10,7 +10,7 @@ from compute.api import Device, load_device
 from netsim import collectives
 from netsim.config import Run
 from netsim.config.workload import Training
-from netsim.kernels.structs import LINK_TIERS, NIC, Array, Groups, Routes, Topology
+from netsim.kernels.structs import Array, Groups, Routes, Topology
 from netsim.network.flow.fluid import Builder, Fluid
 from netsim.simulate import fold as folding
 from netsim.simulate.calls import CallTable, table
@@ -52,7 +52,8 @@ def build(run: Run) -> Model:
     device = load_device(run.compute)
     work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed, run.compute.step_times)
     builder = Builder(topology, routes)
-    calls = table(work, builder, platform(run, topology), run.nccl, topology.gpus_per_node)
+    platform = collectives.platform_of(topology, run.compute.device.arch, run.topology.scale_up.rate, run.topology.host.rate, run.nccl)
+    calls = table(work, builder, platform, run.nccl, topology.gpus_per_node)
     fluid = builder.fluid()
     slow = work.slowdown.copy()
     for gpu in run.simulate.slow_gpus:
@@ -62,29 +63,6 @@ def build(run: Run) -> Model:
     if run.simulate.fold == "off" or run.simulate.jitter > 0 or run.network.engine == "packet":
         return whole
     return _folded(whole)
-
-
-def platform(run: Run, topology: Topology) -> collectives.Platform:
-    """The node as NCCL finds it: NIC rates from the cables, the PCIe generation from the host bus (about 15.75, 31.5, 63, 126 GB/s)."""
-    assert run.compute is not None
-    nic = topology.link_rate[topology.link_tier == LINK_TIERS.index("nic")]
-    ports = max(1, len(nic) // (2 * max(1, topology.n_nics)))
-    return collectives.Platform(
-        arch=run.compute.device.arch,
-        gpus_per_node=topology.gpus_per_node,
-        nics_per_node=topology.nics_per_node,
-        nic_rate=float(nic.max(initial=0.0)) * ports,
-        cpu=run.nccl.cpu or "intel",
-        nvlink=run.topology.scale_up.rate,
-        rails_joined=_rails_joined(topology),
-        pcie=int(np.clip(round(np.log2(run.topology.host.rate / 15.75e9)) + 3, 3, 6)),
-    )
-
-
-def _rails_joined(topology: Topology) -> bool:
-    """True where the network connects NICs of different rails."""
-    nics = topology.vertex_kind == NIC
-    return len(np.unique(topology.vertex_plane[nics])) < len(np.unique(topology.nic_rail)) or len(np.unique(topology.nic_rail)) == 1
 
 
 def _folded(model: Model) -> Model:
