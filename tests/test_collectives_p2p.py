@@ -46,7 +46,7 @@ def test_send_from_stage_to_stage(size, messages):
     c = Communicator((0, 1), (3, 3), 8)
     built = plan("sendrecv", size, c, H100, Nccl())
     assert built.edge_bytes.tolist() == [size // 4] * 4 and built.edge_msgs.tolist() == [messages] * 4
-    assert built.edge_msg_bytes.tolist() == [131_072] * 4 and built.edge_window.tolist() == [8] * 4
+    assert built.edge_msg_bytes.tolist() == [131_072] * 4 and built.edge_window.tolist() == [8 + 8] * 4
     assert built.edge_nic_src.tolist() == built.edge_nic_dst.tolist() == [3] * 4
     assert len(set(built.edge_qp)) == 4 and len(set(built.edge_bundle)) == 4
 

@@ -18,7 +18,8 @@ def test_all_reduce_of_256_mib_on_4_nodes():
     built = plan("all_reduce", 2**28, comm(4), H100, RING)
     assert (built.algorithm, built.protocol, built.channels) == ("ring", "simple", 16)
     assert set(built.edge_bytes) == {32_505_856} and set(built.edge_msgs) == {124} and set(built.edge_msg_bytes) == {262_144}
-    assert set(built.edge_window) == {4}
+    net = built.edge_nic_src >= 0
+    assert set(built.edge_window[~net]) == {4} and set(built.edge_window[net]) == {4 + 4}, "sender and receiver have slots"
     for end in ("src", "dst"):
         assert (nic_bytes(built, comm(4), end) == 65_011_712).all()
         assert (nvlink_bytes(built, 32, end) == 455_081_984).all()
