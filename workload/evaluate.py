@@ -3,15 +3,14 @@
 Reads rows in the schema of single-node steps and memory (model, gpu, tp, pp, ..., other, measured_peak_mem_gib) and predicts the largest
 allocation over the stages with no parameter fitted to them. What the columns do not say comes from the row's notes: truncated layers,
 cross entropy, capacity factor. Whether TransformerEngine kept dummy weight gradients follows from its version (2.3 and later); rows that
-do not name one are taken by series of one campaign (model, GPU, microbatches), and a series has been measured with one version: that which
-is nearer to it as a whole.
+do not name one are predicted with them. A series of one campaign (model, GPU, microbatches) that would be nearer without is named on the
+page; no prediction is chosen by what was measured.
 """
 
 import argparse
 import csv
 import re
 import statistics
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -38,8 +37,6 @@ class Row(NamedTuple):
     where: str
     memory: list[Memory]
     series: str
-    cached: bool
-    known: bool
 
     @property
     def error(self) -> float:
@@ -70,21 +67,13 @@ def rows(data: Path) -> list[Row]:
     """Predict every row that has a measured peak."""
     with data.open(newline="") as file:
         given = [row for row in csv.DictReader(file) if row["measured_peak_mem_gib"] and row["model"] in CARDS]
-    both = [{cached: _predicted(row, cached) for cached in (True, False)} for row in given]
-    error: dict[tuple[str, bool], float] = defaultdict(float)
-    for pair in both:
-        for cached, row in pair.items():
-            error[row.series, cached] += abs(row.error)
-    return [
-        pair[version >= (2, 3) if (version := _version(row)) else error[pair[True].series, True] <= error[pair[True].series, False]]
-        for row, pair in zip(given, both, strict=True)
-    ]
+    return [_predicted(row, _version(row) >= (2, 3)) for row in given]
 
 
 def _version(row: dict[str, str]) -> tuple[int, ...]:
-    """TransformerEngine's version, () where a row does not say."""
+    """TransformerEngine's version, the newest where a row does not say."""
     found = re.search(r"\bTE (\d+)\.(\d+)", row["other"])
-    return (int(found[1]), int(found[2])) if found else ()
+    return (int(found[1]), int(found[2])) if found else (99, 0)
 
 
 def _predicted(row: dict[str, str], cached: bool) -> Row:
@@ -100,9 +89,9 @@ def _predicted(row: dict[str, str], cached: bool) -> Row:
     peak, dummies = memory[at], dummy_bytes(s, stages[at])
     layout = " ".join(f"{k}{row[k]}" for k in ("tp", "pp", "cp", "ep", "dp") if row[k] not in ("", "1"))
     name = f"{row['model']} {layout or 'dp1'} s{row['seq_len']} m{s.lay.microbatches}"
-    gpu, known = row["gpu"].split(" ")[0], bool(_version(row))
+    gpu = row["gpu"].split(" ")[0]
     series = f"{row['model']} on {gpu}, {s.lay.microbatches} microbatches"
-    return Row(name, gpu, float(row["measured_peak_mem_gib"]) * GIB, peak.peak, dummies, peak.peak_where, memory, series, cached, known)
+    return Row(name, gpu, float(row["measured_peak_mem_gib"]) * GIB, peak.peak, dummies if cached else 0, peak.peak_where, memory, series)
 
 
 def table(found: list[Row]) -> str:
@@ -112,33 +101,32 @@ def table(found: list[Row]) -> str:
         "# Peak memory against measurements",
         "",
         "Written by `python -m workload.evaluate`. Predicted is the largest allocation over the pipeline stages, from the memory timeline",
-        "of the programs. Measured is PyTorch's `max_memory_allocated` (published B200 and A100 runs of SimuMax; the A100 rows are derived",
-        "from published errors).",
-        "",
-        "TransformerEngine keeps one dummy weight gradient per shape from version 2.3 on. Rows that do not name a version are taken by",
-        "series (model, GPU, microbatches), each with or without, whichever is nearer to the series as a whole; nothing else is fitted.",
-        *_inferred(found),
+        "of the programs; nothing is fitted to these rows. Measured is PyTorch's `max_memory_allocated` (published B200 and A100 runs",
+        "of SimuMax; the A100 rows are derived from published errors).",
         "",
         f"{len(found)} rows, mean absolute error {statistics.mean(errors):.2%}, largest {max(errors):.2%}.",
         "",
-        "| run | GPU | dummies | measured GiB | predicted GiB | error | peak in |",
-        "| --- | --- | --- | ---: | ---: | ---: | --- |",
+        *_nearer_without(found),
+        "| run | GPU | measured GiB | predicted GiB | error | peak in |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
     ]
     for r in found:
-        dummies = ("kept" if r.cached else "none") + ("" if r.known else ", inferred")
         figures = f"{r.measured / GIB:.2f} | {r.predicted / GIB:.2f} | {r.error:+.2%}"
-        lines.append(f"| {r.name} | {r.gpu} | {dummies} | {figures} | {r.where} |")
+        lines.append(f"| {r.name} | {r.gpu} | {figures} | {r.where} |")
     return "\n".join(lines) + "\n"
 
 
-def _inferred(found: list[Row]) -> Iterator[str]:
-    """Say which series seem to have been measured without dummy weight gradients, and what each of its rows shows."""
-    for series in dict.fromkeys(r.series for r in found if not r.cached and not r.known):
+def _nearer_without(found: list[Row]) -> Iterator[str]:
+    """Say which series seem to have been measured without dummy weight gradients, and what each of its rows would then show."""
+    for series in dict.fromkeys(r.series for r in found):
         few = [r for r in found if r.series == series]
-        least, most = (f"{pick(r.error for r in few):+.2%}" for pick in (min, max))
-        kept = max((r.predicted + r.dummies) / r.measured - 1 for r in few)
-        yield f"{series}: {len(few)} rows seem to be without (errors {least} to {most}; with them kept, up to {kept:+.2%});"
-        yield "their siblings with more microbatches hold more by about these tensors (1.6 GiB over tp)."
+        without = [(r.predicted - r.dummies) / r.measured - 1 for r in few]
+        if sum(abs(r.error) for r in few) > sum(abs(error) for error in without):
+            yield "TransformerEngine keeps one dummy weight gradient per shape from version 2.3 on, and rows that do not name a version are"
+            least, most = min(without), max(without)
+            yield f"predicted so. {series}: its {len(few)} rows would be nearer without (errors {least:+.2%} to {most:+.2%});"
+            yield "their siblings with more microbatches hold more by about these tensors."
+            yield ""
 
 
 def main() -> None:
@@ -147,7 +135,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    text = table(list(rows(args.data)))
+    text = table(rows(args.data))
     if args.out:
         args.out.write_text(text)
     print(text, end="")
