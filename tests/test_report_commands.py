@@ -78,7 +78,7 @@ def test_packet_runs_have_queues(netsim, packets):
         assert data.queue_cdf(run)["nic"][1][-1] == pytest.approx(1)
         rows = run["links/series"][nic]
         assert run["series/bytes"][rows[rows >= 0]].sum() == pytest.approx(run["links/bytes"][nic].sum())
-    assert "queue_max" in netsim("links", packets, "--tier", "nic").stdout
+    assert " queue " in netsim("links", packets, "--tier", "nic").stdout
 
 
 def test_plain_traffic(netsim, tmp_path):
@@ -87,10 +87,11 @@ def test_plain_traffic(netsim, tmp_path):
     assert rows[0]["link"].startswith("leaf") and rows[0]["utilisation"] > 0.9
     with package.open_run(tmp_path) as run:
         assert run["links/queue_max"].max() > 0
-        assert {name for name, draw in figures.FIGURES.items() if draw(run) is not None} == {"completion", "utilisation_cdf"}
+        assert {name for name, draw in figures.FIGURES.items() if draw(run) is not None} == {"completion", "utilisation", "utilisation_cdf"}
     result = netsim("report", tmp_path, "--html", tmp_path / "page.html")
     assert result.returncode == 0, result.stderr
-    assert "this run recorded none" in netsim("trace", tmp_path).stderr
+    assert "8 slices" in netsim("trace", tmp_path).stdout
+    assert "plain traffic has flows between NICs" in netsim("trace", tmp_path, "--rank", "0").stderr
 
 
 def test_compare_tells_what_changed(netsim, folder, tmp_path):
@@ -141,7 +142,7 @@ def test_figures(netsim, folder, packets, tmp_path):
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 5000
     with package.open_run(packets) as run:
         figure = figures.completion(run)
-        assert [ax.get_xlabel() for ax in figure.axes] == ["completion time (us)", "highest fill of a queue in an interval (KiB)"]
+        assert [ax.get_xlabel() for ax in figure.axes] == ["completion time (us)", "fill of a queue in an interval (KiB)"]
 
 
 def test_trace_opens_and_closes_every_slice(netsim, folder, tmp_path):

@@ -30,7 +30,7 @@ def test_page_of_plain_traffic(tmp_path):
     with browser.page(tmp_path / "profile") as shown:
         shown.open(tmp_path / "run.html")
         assert shown.errors == []
-        assert shown.value("[...document.querySelectorAll('h2')].map(h => h.textContent).join()").startswith("Mean utilisation")
+        assert shown.value("[...document.querySelectorAll('h2')].map(h => h.textContent).join()").startswith("Utilisation of links")
 
 
 def test_page_needs_nothing_else(page):

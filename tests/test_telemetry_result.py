@@ -35,8 +35,9 @@ def test_choices_of_the_run_file_are_those_of_the_table():
 def test_file_is_what_the_table_declares(folder):
     sizes: dict[str, int] = {}
     with netsim.open_run(folder) as run:
-        expected = {p for p, c in BY_PATH.items() if c.choice in ("", "series", "operations", "flows", "memory") and "queue" not in p}
-        expected -= {p for p in BY_PATH if p.split("/")[1] in ("ecn", "pause_ps", "drops", "reordered")}
+        chosen = ("", "series", "loads", "operations", "flows", "memory")
+        expected = {p for p, c in BY_PATH.items() if c.choice in chosen and "queue" not in p}
+        expected -= {p for p in BY_PATH if p.split("/")[1] in ("ecn", "pause_ps", "drops", "reordered", "resent", "src", "dst")}
         assert set(run.channels) == expected
         for path in run.channels:
             channel, shape = BY_PATH[path], run.shape(path)
@@ -137,7 +138,8 @@ def logs(draw):
     transfer = st.tuples(st.integers(0, n_bundles - 1), st.integers(0, 3), st.integers(1, 3), st.sampled_from([1e12, 3e12]))
     rows = draw(st.lists(transfer, max_size=12))
     bundle, t0, length, pace = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.zeros(0, np.int64),) * 4
-    return Log(bundle.astype(np.int32), 50 * t0.astype(np.int64), 50 * (t0 + length).astype(np.int64), pace.astype(float)), loads, n_links
+    t0, length, tag = 50 * t0.astype(np.int64), 50 * length.astype(np.int64), (bundle % 2).astype(np.int32)
+    return Log(bundle.astype(np.int32), t0, t0 + length, pace.astype(float), tag), loads, n_links
 
 
 @given(logs())
@@ -146,7 +148,7 @@ def test_links_share_a_row_only_if_they_carried_the_same(case):
     interval, end = 70, 300
     bins = -(-end // interval)
     expected = np.zeros((n_links, bins))
-    for bundle, t0, t1, pace in zip(*log, strict=True):
+    for bundle, t0, t1, pace, _ in zip(*log, strict=True):
         for at in range(loads.bundle_ptr[bundle], loads.bundle_ptr[bundle + 1]):
             for k in range(bins):
                 inside = max(0, min(t1, (k + 1) * interval) - max(t0, k * interval))

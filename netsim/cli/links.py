@@ -9,6 +9,10 @@ from typing import Any
 from netsim.errors import InputError
 from netsim.units import PS_PER_S, format_size, format_time, parse_time
 
+COUNTED = {"queue_max": "queue", "queue_mean": "mean queue", "ecn": "marks", "pause_ps": "paused", "drops": "drops"}
+"""Counters that are listed, and their headings."""
+LOADED = 5
+"""Links of which is told what loaded them."""
 HELP = "busiest links of a run, hot spots over time, imbalance, and what loaded them"
 
 
@@ -59,11 +63,15 @@ def window_of(text: str | None) -> tuple[float, float] | None:
 
 
 def _print_csv(rows: list[dict[str, Any]]) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row if name not in ("over_time", "load")))
+    from netsim.report.loaders import worded
+
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in ("over_time", "load", "operations")))
     table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow([*names, "load"])
+    table.writerow([*names, "load", "operations"])
     for row in rows:
-        table.writerow([row.get(name, "") for name in names] + [" ".join(f"{k}:{v}" for k, v in row.get("load", {}).items())])
+        load = " ".join(f"{k}:{v}" for k, v in row.get("load", {}).items())
+        calls = "; ".join(f"{one['share']:.4f} {worded(one)}" for one in row.get("operations", []))
+        table.writerow([row.get(name, "") for name in names] + [load, calls])
 
 
 def _render(rows: list[dict[str, Any]], uneven: list[dict[str, Any]], hot: list[dict[str, Any]], said: list[str]) -> str:
@@ -71,9 +79,11 @@ def _render(rows: list[dict[str, Any]], uneven: list[dict[str, Any]], hot: list[
 
     out = [*said, *([""] if said else [])]
     out.append(text_table("busiest links (a row stands for all of its tier that are as busy)", _columns(rows)))
+    if loaded := _loaded(rows):
+        out += ["", text_table("what loaded them most", [("link", "bytes", "call", "from", "to"), *loaded])]
     if hot:
-        spells = [(h["tier"], _time(h["start_s"]), _time(h["length_s"]), f"{h['links']:,}") for h in hot]
-        out += ["", text_table("longest spells with links at 90 % or more", [("tier", "from", "for", "links"), *spells])]
+        spells = [(h["tier"], _time(h["start_s"]), _time(h["length_s"]), f"{h['links']:,}", _call(h)) for h in hot]
+        out += ["", text_table("longest spells with links at 90 % or more", [("tier", "from", "for", "links", "with"), *spells])]
     if uneven:
         shares = [(u["switch"], str(u["links"]), format_size(u["bytes"]), f"{u['imbalance']:.2f}") for u in uneven]
         out += ["", text_table("least even links up (most over mean)", [("switch", "links", "bytes", "imbalance"), *shares])]
@@ -82,8 +92,8 @@ def _render(rows: list[dict[str, Any]], uneven: list[dict[str, Any]], hot: list[
 
 def _columns(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     head = ["link", "tier", "such links", "bytes", "mean", "peak", "at", "loaded by"]
-    counted = [name for name in ("queue_max", "ecn", "pause_ps", "drops") if any(row.get(name) for row in rows)]
-    table = [tuple(head + [name.removesuffix("_ps") for name in counted] + (["over time"] if any("over_time" in r for r in rows) else []))]
+    counted = [name for name in COUNTED if any(row.get(name) for row in rows)]
+    table = [tuple(head + [COUNTED[name] for name in counted] + (["over time"] if any("over_time" in r for r in rows) else []))]
     for row in rows:
         cells = [row["link"], row["tier"], f"{row['alike']:,}", format_size(row["bytes"]), f"{100 * row['utilisation']:.1f} %"]
         cells += [f"{100 * row['peak']:.0f} %", _time(row["peak_at_s"])] if "peak" in row else ["-", "-"]
@@ -97,8 +107,26 @@ def _columns(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return table
 
 
-def _count(name: str, value: int) -> str:
-    return format_size(value) if name == "queue_max" else format_time(value) if name == "pause_ps" else f"{value:,}"
+def _loaded(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """A line for each of the three calls that loaded a link most."""
+    from netsim.report.loaders import worded
+
+    out: list[tuple[str, ...]] = []
+    for row in rows[:LOADED]:
+        for i, one in enumerate(row.get("operations", [])[:3]):
+            times = _time(one["from_s"]), _time(one["to_s"])
+            out.append((row["link"] if i == 0 else "", f"{100 * one['share']:.0f} %", worded(one), *times))
+    return out
+
+
+def _call(spell: dict[str, Any]) -> str:
+    from netsim.report.loaders import worded
+
+    return worded(spell["operations"][0]) if spell["operations"] else "-"
+
+
+def _count(name: str, value: float) -> str:
+    return format_size(round(value)) if name.startswith("queue") else format_time(value) if name == "pause_ps" else f"{value:,}"
 
 
 def _time(seconds: float) -> str:

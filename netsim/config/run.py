@@ -57,6 +57,10 @@ class Run:
         for i, rank in enumerate(self.telemetry.operations if isinstance(self.telemetry.operations, tuple) else ()):
             if rank >= gpus:
                 yield f"telemetry.operations.{i}", f"expected a GPU of the fabric (0 to {gpus - 1}); got {rank}"
+        turns = self.simulate.iterations
+        for i, turn in enumerate(self.telemetry.iterations if isinstance(self.telemetry.iterations, tuple) else ()):
+            if turn >= turns:
+                yield f"telemetry.iterations.{i}", f"expected an iteration of the run (0 to {turns - 1}); got {turn}"
 
 
 def _hosts(traffic: Traffic, nics: int) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from netsim.config.fields import Index, Time
 
-Choice = Literal["all", "series", "queue", "ecn", "pause", "drops", "reordered", "operations", "flows", "memory"]
+Choice = Literal["all", "series", "loads", "queue", "ecn", "pause", "drops", "reordered", "operations", "flows", "memory"]
 """Groups of channels that can be left out; `netsim.telemetry.channels` says what is in each."""
 
 
@@ -15,16 +15,20 @@ class Telemetry:
     """What is recorded.
 
     interval: time between two samples of the links.
-    channels: groups of channels. series: bytes of every link over time. queue, ecn, pause, drops, reordered: what the packet engine
-        counts at every link over time. operations: start and end of everything that recorded GPUs do. flows: start, end and bytes of
-        their calls. memory: what they allocate. all: every one that the engine provides. Totals of links and GPUs are always recorded.
+    channels: groups of channels. series: bytes of every link over time. loads: which calls loaded which links. queue, ecn, pause, drops,
+        reordered: what the packet engine counts at every link over time. operations: start and end of everything that recorded GPUs do.
+        flows: start, end, bytes and path of their calls, or of plain flows. memory: what they allocate. all: every one that the engine
+        provides. Totals of links and GPUs are always recorded.
     operations: ranks whose operations are recorded in full; representative takes one rank per pipeline stage.
+    iterations: of which iterations operations and flows are recorded: the last (of a run that is stopped, the latest), all, or those
+        listed, from 0.
     directory: folder in which the folder of a run is made where the command line names none.
     """
 
     interval: Time = 100_000_000
     channels: tuple[Choice, ...] = ("all",)
     operations: Literal["representative", "all"] | tuple[Index, ...] = "representative"
+    iterations: Literal["last", "all"] | tuple[Index, ...] = "last"
     directory: str = "results"
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Bytes per row of a series and interval from a log of transfers."""
+"""Bytes per row of a series and interval, and per kind of call, from a log of transfers."""
 
 from numba import njit
 
@@ -22,3 +22,21 @@ def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_pt
             moved = log_pace[i] * (hi - lo) * 1e-12
             for j in range(bundle_ptr[b], bundle_ptr[b + 1]):
                 out[node_row[j], k - bin0] += node_coef[j] * moved
+
+
+@njit(cache=True)
+def add_loads(log_bundle, log_t0, log_t1, log_pace, rows, bundle_ptr, node_coef, cell, first, last, nbytes):
+    """Add the bytes of log rows `rows` to cells, and note when the first and the last of them moved.
+
+    The k-th pair of row and node, in order, belongs to cell[k]; other arrays as in `add_rows`.
+    """
+    k = 0
+    for i in rows:
+        b = log_bundle[i]
+        moved = log_pace[i] * (log_t1[i] - log_t0[i]) * 1e-12
+        for j in range(bundle_ptr[b], bundle_ptr[b + 1]):
+            c = cell[k]
+            k += 1
+            nbytes[c] += node_coef[j] * moved
+            first[c] = min(first[c], log_t0[i])
+            last[c] = max(last[c], log_t1[i])

@@ -82,6 +82,7 @@ class Exec(NamedTuple):
     group_since: Array  # int64[G] ps: last arrival
     group_begin: Array  # int64[G] ps
     group_call: Array  # int64[G] running call
+    group_row: Array  # int32[G] row in which the first member makes it
     stack: Array  # int32[n * S] streams to look at
     heap_t: Array  # int64[Q] ends of parked kernels
     heap_key: Array  # int64[Q]
@@ -95,9 +96,13 @@ class Exec(NamedTuple):
     record_start: Array  # int64[...] arrival or start, ps
     record_begin: Array  # int64[...] all members there
     record_end: Array  # int64[...]
+    record_exposed: Array  # int64[...] ps that the compute stream waited for the row, once all members of a call were there
+    record_turn: Array  # int32[...] iteration
+    record_slot: Array  # int32[iterations] place of an iteration among those recorded, -1: not recorded; one may take another's place
     start_t: Array  # int64[X] external calls to start: time, group, call place
     start_group: Array  # int64[X]
     start_call: Array  # int64[X]
+    start_row: Array  # int64[X] row in which the group's first member makes it
 
 
 @kernel
@@ -146,6 +151,10 @@ def run(x, f, until, groups, times):
 def _begin_round(x, gpu, t):
     x.live[gpu] = x.n_streams
     first = gpu * x.n_streams
+    at = _record(x, gpu, x.stream_ptr[x.program[gpu] * x.n_streams])
+    if at >= 0 and x.round[gpu] > 0:
+        for i in range(x.stream_ptr[(x.program[gpu] + 1) * x.n_streams] - x.stream_ptr[x.program[gpu] * x.n_streams]):
+            x.record_exposed[at + i] = 0
     for s in range(x.n_streams):
         k = first + s
         x.next_row[k] = x.stream_ptr[x.program[gpu] * x.n_streams + s]
@@ -243,14 +252,33 @@ def _charge(x, gpu, t0, t1, dep):
     category = x.category[row]
     x.timers[gpu, x.timer[row]] += t1 - t0
     if x.kind[row] != COMM:
-        x.exposed[gpu, OTHER] += t1 - t0
+        _book_exposed(x, gpu, row, OTHER, t1 - t0)
         return
     if dep < 0:
-        x.exposed[gpu, category] += t1 - t0
+        _book_exposed(x, gpu, row, category, t1 - t0)
         return
     ready = min(max(x.signal_begin[x.signal_ptr[gpu] + x.row_signal[dep]], t0), t1)
     x.bubble[gpu] += ready - t0
-    x.exposed[gpu, category] += t1 - ready
+    _book_exposed(x, gpu, dep, category, t1 - ready)
+
+
+@inlined
+def _book_exposed(x, gpu, row, category, t):
+    x.exposed[gpu, category] += t
+    at = _record(x, gpu, row)
+    if at >= 0:
+        x.record_exposed[at] += t
+
+
+@inlined
+def _record(x, gpu, row):
+    """Where a row of the GPU's iteration is recorded: iteration by iteration in program order; -1 where it is not."""
+    slot = x.record_slot[x.round[gpu]]
+    if x.record_ptr[gpu] < 0 or slot < 0:
+        return np.int64(-1)
+    first = x.stream_ptr[x.program[gpu] * x.n_streams]
+    rows = x.stream_ptr[(x.program[gpu] + 1) * x.n_streams] - first
+    return x.record_ptr[gpu] + slot * rows + row - first
 
 
 @inlined
@@ -270,13 +298,16 @@ def _join(x, f, gpu, k, row, t):
         x.group_since[group] = t
     assert x.group_arrived[group] == 1 or x.group_call[group] == place, "members of a group disagree on their next call"
     x.group_call[group] = place
+    if gpu == x.member_idx[x.member_ptr[group]]:
+        x.group_row[group] = row
     if x.group_arrived[group] == x.member_ptr[group + 1] - x.member_ptr[group]:
         x.group_begin[group] = x.group_since[group]
         if x.call_external[place] == 1:
             n = x.scalar[N_STARTS]
-            x.start_t[n], x.start_group[n], x.start_call[n] = x.group_since[group], group, place
+            x.start_t[n], x.start_group[n], x.start_call[n], x.start_row[n] = x.group_since[group], group, place, x.group_row[group]
             x.scalar[N_STARTS] = n + 1
         else:
+            f.footprint_tag[f.call_footprint[x.call_flow[place]]] = x.group_row[group]
             flow.start(f, x.call_flow[place], x.group_since[group])
 
 
@@ -299,7 +330,7 @@ def _end_call(x, group, t):
                 if s == 0:
                     category = x.category[row]
                     x.bubble[gpu] += begun - x.since[k]
-                    x.exposed[gpu, category] += t - begun
+                    _book_exposed(x, gpu, row, category, t - begun)
                 _end_row(x, gpu, k, row, x.since[k], begun, t)
                 _look(x, k)
                 break
@@ -325,9 +356,9 @@ def _end_row(x, gpu, k, row, start, begun, end):
         x.timers[gpu, x.timer[row]] += end - start
     if x.kind[row] != COMM:
         x.busy[gpu, x.category[row]] += end - start
-    if x.record_ptr[gpu] >= 0:
-        at = x.record_ptr[gpu] + row - x.stream_ptr[x.program[gpu] * x.n_streams]
-        x.record_start[at], x.record_begin[at], x.record_end[at] = start, begun, end
+    at = _record(x, gpu, row)
+    if at >= 0:
+        x.record_start[at], x.record_begin[at], x.record_end[at], x.record_turn[at] = start, begun, end, x.round[gpu]
     signal = x.row_signal[row]
     if signal >= 0:
         x.signal_begin[x.signal_ptr[gpu] + signal] = begun

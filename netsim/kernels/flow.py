@@ -34,6 +34,7 @@ class Flow(NamedTuple):
     footprint_ptr: Array  # int64[F + 1] bundles
     footprint_left: Array  # int32[F] bundles still moving
     footprint_call: Array  # int32[F] running call, -1 when idle
+    footprint_tag: Array  # int32[F] what the caller calls the running call in the log
     bundle_ptr: Array  # int64[B + 1] nodes
     bundle_footprint: Array  # int32[B]
     cap: Array  # float64[B] cap of the running call
@@ -65,6 +66,7 @@ class Flow(NamedTuple):
     log_t0: Array  # int64[G]
     log_t1: Array  # int64[G]
     log_pace: Array  # float64[G]
+    log_tag: Array  # int32[G] footprint_tag of the call that moved
     mark_bundle: Array  # int32[B]
     mark_link: Array  # int32[L]
     local_link: Array  # int32[L]
@@ -204,6 +206,7 @@ def _book(f, b, t):
         if f.pace[b] > 0.0:
             row = f.scalar[LOG]
             f.log_bundle[row], f.log_t0[row], f.log_t1[row], f.log_pace[row] = b, f.since[b], t, f.pace[b]
+            f.log_tag[row] = f.footprint_tag[f.bundle_footprint[b]]
             f.scalar[LOG] = row + 1
             f.left[b] = max(0.0, f.left[b] - f.pace[b] * (t - f.since[b]) * 1e-12)
         f.since[b] = t

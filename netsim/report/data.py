@@ -108,15 +108,15 @@ def completion_cdf(run: RunFile) -> dict[str, tuple[Array, Array]]:
     return {str(d): weighted_cdf(fct[dimension == d], alike[dimension == d]) for d in np.unique(dimension)}
 
 
-def queue_cdf(run: RunFile) -> dict[str, tuple[Array, Array]]:
-    """{tier: (highest fill of a queue in an interval, share of link intervals with traffic)}; only the packet engine has queues."""
-    if "series/queue_max" not in run:
+def queue_cdf(run: RunFile, counter: str = "queue_max") -> dict[str, tuple[Array, Array]]:
+    """{tier: (highest or mean fill of a queue in an interval, share of link intervals with traffic)}; only the packet engine has queues."""
+    if f"series/{counter}" not in run:
         return {}
     tier, row, out = run["links/tier"], run["links/series"], {}
     for name in ("nic", "spine", "core"):
         rows, counts = np.unique(row[(tier == name) & (row >= 0)], return_counts=True)
         if len(rows):
-            fill = [run.slice("series/queue_max", int(r)) for r in rows]
+            fill = [run.slice(f"series/{counter}", int(r)) for r in rows]
             used = [run.slice("series/bytes", int(r)) > 0 for r in rows]
             values = np.concatenate([f[u] for f, u in zip(fill, used, strict=True)]).astype(float)
             weights = np.repeat(counts, [int(u.sum()) for u in used])

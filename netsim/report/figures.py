@@ -130,8 +130,10 @@ def completion(run: RunFile) -> Figure | None:
     _legend(axes[0, 0], "best")
     if queue:
         for tier, (x, share) in queue.items():
-            axes[0, 1].step(x / 1024, 100 * share, where="post", color=TIER_COLOURS[tier], label=tier)
-        axes[0, 1].set(xlabel="highest fill of a queue in an interval (KiB)", ylabel="share of link intervals (%)", ylim=(0, 101))
+            axes[0, 1].step(x / 1024, 100 * share, where="post", color=TIER_COLOURS[tier], label=f"{tier}, highest")
+        for tier, (x, share) in data.queue_cdf(run, "queue_mean").items():
+            axes[0, 1].step(x / 1024, 100 * share, where="post", color=TIER_COLOURS[tier], label=f"{tier}, mean", linestyle="--")
+        axes[0, 1].set(xlabel="fill of a queue in an interval (KiB)", ylabel="share of link intervals (%)", ylim=(0, 101))
         _legend(axes[0, 1], "lower right")
     for ax in axes.flat:
         ax.grid(alpha=0.3)

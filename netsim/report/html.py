@@ -17,6 +17,7 @@ import numpy as np
 from netsim.kernels.structs import CATEGORIES, Array
 from netsim.report import data, heat, links, notes
 from netsim.report.data import COLOURS, LABELS, PARTS, TIER_COLOURS
+from netsim.report.loaders import worded
 from netsim.report.spans import TIMERS, Operations, Spans, operations, spans
 from netsim.telemetry.read import RunFile
 from netsim.telemetry.write import written
@@ -28,6 +29,23 @@ TICKS = 1 << 32
 """Parts of the run's time in which operations are placed."""
 MOST = 400_000
 """Operations that a page holds; of more, each GPU shows its compute stream only."""
+
+LINK_COLUMNS = {
+    "link": ("link", "text"),
+    "tier": ("tier", "text"),
+    "rail": ("rail", "count"),
+    "alike": ("such links", "count"),
+    "bytes": ("bytes", "size"),
+    "utilisation": ("utilisation", "percent"),
+    "peak": ("peak", "percent"),
+    "peak_at_s": ("peak at", "time"),
+    "queue_max": ("queue", "size"),
+    "queue_mean": ("mean queue", "size"),
+    "ecn": ("ECN marks", "count"),
+    "pause_ps": ("paused (ps)", "count"),
+    "drops": ("drops", "count"),
+}
+"""Columns of the table of links: heading and kind of each."""
 
 
 def write_page(run: RunFile, out: Path) -> None:
@@ -160,13 +178,10 @@ def _curves(curves: dict[str, tuple[Array, Array]], colours: dict[str, str]) -> 
 
 def _links(run: RunFile) -> dict[str, Any]:
     rows = links.busiest(run, links.Selection(), 200)
-    names = ("link", "tier", "rail", "alike", "bytes", "utilisation", "peak", "peak_at_s", "queue_max", "ecn", "pause_ps", "drops")
-    kinds = ("text", "text", "count", "count", "size", "percent", "percent", "time", "size", "count", "count", "count")
-    used = [i for i, name in enumerate(names) if any(name in row for row in rows)]
-    load = [", ".join(f"{k} {100 * v:.0f} %" for k, v in list(row.get("load", {}).items())[:3]) for row in rows]
-    titles = {"alike": "such links", "peak_at_s": "peak at", "pause_ps": "paused (ps)", "queue_max": "queue", "ecn": "ECN marks"}
-    columns = [(titles.get(names[i], names[i]), kinds[i]) for i in used]
-    cells = [[row.get(names[i]) for i in used] + [text] for row, text in zip(rows, load, strict=True)]
+    used = [name for name in LINK_COLUMNS if any(name in row for row in rows)]
+    load = ["; ".join(f"{100 * one['share']:.0f} % {worded(one)}" for one in row.get("operations", [])[:3]) for row in rows]
+    columns = [LINK_COLUMNS[name] for name in used]
+    cells = [[row.get(name) for name in used] + [text] for row, text in zip(rows, load, strict=True)]
     return {"id": "links", "columns": [*columns, ("loaded by", "text")], "rows": cells}
 
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from netsim.errors import InputError, did_you_mean
 from netsim.kernels.structs import LINK_TIERS, Array
+from netsim.report.loaders import ALL, Loaders
+from netsim.telemetry.channels import COUNTERS
 from netsim.telemetry.read import RunFile
 
 HOT = 0.9
 """Utilisation from which an interval of a link counts as hot."""
 SPARKS = " ▁▂▃▄▅▆▇█"
-COUNTED = ("queue_max", "ecn", "pause_ps", "drops", "reordered")
+COUNTED = tuple(COUNTERS)
 
 
 class Selection(NamedTuple):
@@ -90,7 +92,12 @@ def busiest(run: RunFile, chosen: Selection, top: int) -> list[dict[str, Any]]:
     _, first, group = np.unique(np.stack([tiers, links.rate, np.round(used, 3)]), axis=1, return_index=True, return_inverse=True)
     order = np.lexsort((first, -used[first]))[:top]
     counted = {name: run[f"links/{name}"][links.number] for name in COUNTED if f"links/{name}" in run}
-    return [_about(run, links, used, np.flatnonzero(group.ravel() == g), counted) for g in order if links.nbytes[first[g]] > 0]
+    rows = [_about(run, links, used, np.flatnonzero(group.ravel() == g), counted) for g in order if links.nbytes[first[g]] > 0]
+    loaders = Loaders(run)
+    for row, g in zip(rows, order, strict=False):
+        if found := loaders.of(int(links.number[first[g]]), chosen.window or ALL, 5):
+            row["operations"] = found
+    return rows
 
 
 def _about(run: RunFile, links: Links, used: Array, alike: Array, counted: dict[str, Array]) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def _about(run: RunFile, links: Links, used: Array, alike: Array, counted: dict[
         share = links.load[i] / links.load[i].sum()
         names = run.names("categories")
         out["load"] = {names[c]: round(float(share[c]), 4) for c in np.argsort(-share) if share[c] > 0.0005}
-    return out | {name: int(values[alike].max()) for name, values in counted.items()}
+    return out | {name: values[alike].max().item() for name, values in counted.items()}
 
 
 def resampled(values: Array, n: int) -> Array:
@@ -163,15 +170,22 @@ def hot_spots(run: RunFile, chosen: Selection, top: int = 5) -> list[dict[str, A
     """Longest spells in which some link of a tier was hot: tier, start, length, and how many links at the worst moment."""
     if "series/bytes" not in run:
         return []
-    links, found = select(run, chosen), []
+    links, found, loaders = select(run, chosen), [], Loaders(run)
     width = run.interval_ps * 1e-12
     for tier in dict.fromkeys(links.tier.tolist()):
         mine = np.flatnonzero((links.tier == tier) & (links.row >= 0) & (links.rate > 0))
-        hot = np.zeros(run.shape("series/bytes")[1], np.int64)
+        hot, hottest = np.zeros(run.shape("series/bytes")[1], np.int64), np.full(run.shape("series/bytes")[1], -1)
         for row, i, n in zip(*np.unique(links.row[mine], return_index=True, return_counts=True), strict=True):
-            hot += int(n) * (run.slice("series/bytes", int(row)) >= HOT * links.rate[mine[i]] * width)
+            full = run.slice("series/bytes", int(row)) >= HOT * links.rate[mine[i]] * width
+            hot += int(n) * full
+            hottest[full & (hottest < 0)] = links.number[mine[i]]
         edge = np.flatnonzero(np.diff(np.r_[0, hot > 0, 0]))
         for a, b in edge.reshape(-1, 2).tolist():
             if chosen.window is None or (a * width < chosen.window[1] and b * width > chosen.window[0]):
-                found.append({"tier": tier, "start_s": a * width, "length_s": (b - a) * width, "links": int(hot[a:b].max())})
-    return sorted(found, key=lambda spell: -spell["length_s"])[:top]
+                spell = {"tier": tier, "start_s": a * width, "length_s": (b - a) * width, "links": int(hot[a:b].max())}
+                found.append(spell | {"link": int(hottest[a])})
+    longest = sorted(found, key=lambda spell: -spell["length_s"])[:top]
+    for spell in longest:
+        at = spell.pop("link")
+        spell["operations"] = loaders.of(at, (spell["start_s"], spell["start_s"] + spell["length_s"]), 1)
+    return longest

@@ -11,7 +11,7 @@ def render(summary: dict[str, Any]) -> str:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=118, highlight=False)
-    parts = (_traffic(summary),) if "fct_us" in summary else (_head(summary), _stages(summary), _timers(summary), _links(summary))
+    parts = (_traffic(summary),) if "flows" in summary else (_head(summary), _stages(summary), _timers(summary), _links(summary))
     for part in parts:
         console.print(part)
     return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
@@ -44,16 +44,18 @@ def _interval(s: dict[str, Any]) -> list[str]:
 
 
 def _traffic(s: dict[str, Any]) -> str:
-    fct = s["fct_us"]
+    fct = ", ".join(f"{name} {value:.3f}" for name, value in s["fct_us"].items()) if "fct_us" in s else "none ended"
+    ended = f"all done after    {_time(s['end_s'])}" if s["complete"] else f"ended by then     {s['flows_done']:,} ({_time(s['end_s'])})"
     lines = [
-        f"[bold]{s['name']}[/]  {s['flows']:,} flows between {s['nics']:,} NICs, {s['engine']} engine",
-        f"  all done after    {_time(s['end_s'])}",
-        "  completion (us)   " + ", ".join(f"{name} {value:.3f}" for name, value in fct.items()),
+        f"[bold]{s['name']}[/]  {s['flows']:,} flows between {s['nics']:,} NICs, {s['engine']} engine"
+        + ("" if s["complete"] else "  [bold red]INCOMPLETE: stopped before the end[/]"),
+        f"  {ended}",
+        f"  completion (us)   {fct}",
         f"  simulated         {format_size(s['network_bytes'])} over NICs",
     ]
     if "packets" in s:
         lines[-1] += f", {s['packets']:,.0f} packet-hops"
-        marks = f"{s['ecn']:,.0f} marks, {s['drops']:,.0f} drops, {s['reordered']:,.0f} reordered"
+        marks = f"{s['ecn']:,.0f} marks, {s['drops']:,.0f} drops, {s['resent']:,} sent again, {s['reordered']:,.0f} reordered"
         lines.append(f"  switches          {marks}, paused for {format_time(s['pause_ps'])} (sum over links)")
     if "wall_s" in s:
         lines.append(f"  wall time         {s['wall_s']:.2f} s")

@@ -1,5 +1,7 @@
 """A run as a Perfetto trace: native TrackEvent packets, for ui.perfetto.dev or the trace processor.
 
+Plain traffic has a thread per sending NIC, more where its flows overlap. Of a training run:
+
 A process per recorded GPU (its pipeline stage in the name) with a thread per stream; on the compute stream kernels are nested in what
 Megatron's timers cover. Rows that belong to one call (both ends of a transfer, members of a collective) are joined by a flow. Counters:
 memory of each GPU, and the mean and the highest utilisation of links by tier. Timestamps are nanoseconds, as Perfetto has them.
@@ -33,14 +35,19 @@ class Subset(NamedTuple):
 
 def write_trace(run: RunFile, subset: Subset, out: Path) -> int:
     """Write the trace and return the number of slices; InputError where the run does not hold what is asked for."""
-    gpus = _gpus(run, subset.ranks)
+    plain = "flows/src" in run
+    if plain and (subset.ranks or subset.categories):
+        raise InputError("--rank, --category: expected a training run; plain traffic has flows between NICs")
+    gpus = [] if plain else _gpus(run, subset.ranks)
     part = out.with_name(out.name + ".part")
     with written(out):
         with open(part, "wb") as file:
             trace = _Trace(file)
             for ops in operations(run, gpus, subset.window):
                 _process(run, trace, ops, subset)
-            if "series/bytes" in run:
+            if plain:
+                _plain(run, trace, subset)
+            if "series/bytes" in run and run.shape("series/bytes")[1]:
                 _links(run, trace, subset)
         part.replace(out)
     return trace.slices
@@ -188,6 +195,29 @@ def _thread(trace: _Trace, ops: Operations, rows: Any, track: int, nested: bool)
         trace.end(track, end)
         if row in closes:
             trace.end(track, end)
+
+
+def _plain(run: RunFile, trace: _Trace, subset: Subset) -> None:
+    """Flows of plain traffic by the NIC that sends them."""
+    columns = {name: run[f"flows/{name}"] for name in ("src", "dst", "start", "end", "bytes")}
+    resent = run["flows/resent"] if "flows/resent" in run else np.zeros(len(columns["src"]), np.int64)
+    end = np.where(columns["end"] > 0, columns["end"], run.end_ps)
+    shown = (end * 1e-12 >= subset.window[0]) & (columns["start"] * 1e-12 < subset.window[1]) & (columns["start"] < run.end_ps)
+    trace.process(1, "plain traffic, by sending NIC")
+    lanes: dict[int, list[tuple[int, int]]] = {}  # per NIC: (track, end of its last flow)
+    rows = np.flatnonzero(shown)
+    for i in rows[np.lexsort((rows, columns["start"][rows]))].tolist():
+        src, start = int(columns["src"][i]), int(columns["start"][i])
+        mine = lanes.setdefault(src, [])
+        lane = next((k for k, (_, until) in enumerate(mine) if until <= start), len(mine))
+        if lane == len(mine):
+            mine.append((trace.thread(1, len(mine) * run.shape("links/name")[0] + src, f"nic {src}"), 0))
+        mine[lane] = (mine[lane][0], int(end[i]))
+        facts: dict[str, int | str] = {"bytes": int(columns["bytes"][i])}
+        facts |= {"packets sent again": int(resent[i])} if resent[i] else {}
+        facts |= {} if columns["end"][i] else {"ended": "no"}
+        trace.begin(mine[lane][0], start, f"flow {i} to nic {int(columns['dst'][i])}", -1, **facts)
+        trace.end(mine[lane][0], int(end[i]))
 
 
 def _links(run: RunFile, trace: _Trace, subset: Subset) -> None:

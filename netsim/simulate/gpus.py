@@ -19,18 +19,20 @@ def state(
     jitter: float = 0.0,
     seed: int = 0,
     external: Array | None = None,
+    kept: Array | None = None,
 ) -> Exec:
     """Return an `Exec` at time 0.
 
-    program int32[n] and slow float64[n] of each GPU; recorded bool[n]: GPUs whose rows are kept; external int8[X]: places that another
-    engine moves.
+    program int32[n] and slow float64[n] of each GPU; recorded bool[n]: GPUs whose rows are kept, of each iteration in a place of its own
+    or that of `kept` (int32[iterations], -1: nowhere); external int8[X]: places that another engine moves.
     """
     n, streams = len(program), programs.n_streams
     rows_of = np.diff(programs.stream_ptr[::streams])
     row_stream = _stream_of_rows(programs)
     signal, signals_of = _signals(programs, row_stream)
     n_signals = signals_of[program]
-    sizes = np.where(recorded, rows_of[program], 0)
+    slot = np.arange(iterations, dtype=np.int32) if kept is None else kept
+    sizes = np.where(recorded, rows_of[program] * (slot.max() + 1), 0)
     record_ptr = np.where(recorded, np.cumsum(sizes) - sizes, -1)
     n_groups, n_records = len(groups.group_dim), int(sizes.sum())
     queue = 4 * n * streams + 64
@@ -43,8 +45,9 @@ def state(
     per_stream = {name: zeros(n * streams) for name in ("next_row", "free_at", "since", "touched")}
     per_group = {name: zeros(n_groups) for name in ("group_since", "group_begin", "group_call")}
     per_signal = {name: zeros(int(n_signals.sum())) for name in ("signal_begin", "signal_end")}
-    per_record = {name: zeros(n_records) for name in ("record_start", "record_begin", "record_end")}
-    per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call")}
+    per_record = {name: zeros(n_records) for name in ("record_start", "record_begin", "record_end", "record_exposed")}
+    per_record["record_turn"] = zeros(n_records, np.int32)
+    per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call", "start_row")}
     columns = ("stream_ptr", "kind", "duration", "dim", "category", "timer", "dep_ptr", "dep_idx")
     of_programs = {name: getattr(programs, name) for name in columns}
     of_groups = {name: getattr(groups, name) for name in ("group_of", "member_ptr", "member_idx")}
@@ -79,6 +82,8 @@ def state(
         version=zeros(n * streams, np.int32),
         signal_ptr=(np.cumsum(n_signals) - n_signals).astype(np.int64),
         group_arrived=zeros(n_groups, np.int32),
+        group_row=zeros(n_groups, np.int32),
+        record_slot=slot,
         stack=zeros(2 * n * streams + 8, np.int32),
         heap_t=zeros(queue),
         heap_key=zeros(queue),

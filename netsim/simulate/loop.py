@@ -10,6 +10,7 @@ from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
 from netsim.kernels.structs import Array
 from netsim.network.api import PS_NEVER, Engine
+from netsim.simulate.carried import Carried
 from netsim.telemetry.series import Log
 
 NONE = np.zeros(0, np.int64)
@@ -19,12 +20,16 @@ SLICES = 400
 """Reports of progress per run, about."""
 
 
+def ignored(part: Log) -> None:
+    """Keep nothing of a log while it grows."""
+
+
 def run_flow(
     gpus: Exec,
     network: Flow,
     report: Callable[[float, int], None],
     stop: Callable[[], bool],
-    keep: Callable[[Log], None] = lambda part: None,
+    keep: Callable[[Log], None] = ignored,
 ) -> tuple[Log, bool]:
     """Run to the end on the fluid network; returns the log of transfers and whether the end was reached.
 
@@ -38,7 +43,7 @@ def run_flow(
     while True:
         until = executor.run(gpus, network, min(until + step, int(flow.NEVER) - 1), NONE, NONE)
         if network.scalar[flow.LOG]:
-            parts.append(_drain(network))
+            parts.append(drain(network))
             keep(parts[-1])
         if _idle(gpus, network):
             break
@@ -47,10 +52,10 @@ def run_flow(
         done = share
         report(share, int(gpus.scalar[executor.NOW]))
         if stop():
-            return _joined(parts), False
+            return joined(parts), False
     _ended(gpus)
     report(1.0, int(gpus.end.max()))
-    return _joined(parts), True
+    return joined(parts), True
 
 
 def run_engine(
@@ -62,13 +67,15 @@ def run_engine(
     stop: Callable[[], bool],
     sample: Callable[[int], int],
     share: Callable[[], float],
-    keep: Callable[[Log], None] = lambda part: None,
+    keep: Callable[[Log], None] = ignored,
+    carried: Carried | None = None,
 ) -> tuple[Log, bool]:
     """Run to the end with an engine of its own for calls that leave the node; calls inside a node move on `scale_up`.
 
     `handles[place]` is the engine's handle of a call. Executor and engine take turns: the executor plays up to the earliest time at which
     the engine can complete anything, hands over what it started on the way, and the engine plays up to the same time. `sample(t_ps)` is
-    called whenever that time is reached and returns the next one. `share()` says how much of the work is done, for reports of progress.
+    called whenever that time is reached and returns the next one. `carried` is told of calls when they
+    start and end. `share()` says how much of the work is done, for reports of progress.
     """
     parts: list[Log] = []
     done, times = NONE, NONE
@@ -78,28 +85,35 @@ def run_engine(
         reached = executor.run(gpus, scale_up, min(horizon, int(flow.NEVER) - 1), done, times)
         done, times = NONE, NONE
         if scale_up.scalar[flow.LOG]:
-            parts.append(_drain(scale_up))
+            parts.append(drain(scale_up))
             keep(parts[-1])
         n = int(gpus.scalar[executor.N_STARTS])
         if n:
             order = np.lexsort((gpus.start_group[:n], gpus.start_t[:n]))
             places = gpus.start_call[:n][order]
             engine.start(gpus.start_group[:n][order].astype(np.int64), handles[places], gpus.start_t[:n][order].copy())
+            if carried is not None:
+                carried.start(gpus.start_group[:n][order], places, gpus.start_row[:n][order], gpus.start_t[:n][order])
             gpus.scalar[executor.N_STARTS] = 0
         elif engine.next_time() == PS_NEVER and _idle(gpus, scale_up):
             break
         if reached > 0:
             done, times = engine.advance(reached)
+            if carried is not None:
+                carried.end(done, times)
         if reached >= next_sample:
             next_sample = sample(next_sample)
+            if carried is not None:
+                parts.append(carried.log())
+                keep(parts[-1])
         if time.monotonic() - shown > REPORT_S:
             shown = time.monotonic()
             report(share(), int(gpus.scalar[executor.NOW]))
         if stop():
-            return _joined(parts), False
+            return joined(parts + ([] if carried is None else [carried.log()])), False
     _ended(gpus)
     report(1.0, int(gpus.end.max()))
-    return _joined(parts), True
+    return joined(parts + ([] if carried is None else [carried.log()])), True
 
 
 def _ended(gpus: Exec) -> None:
@@ -134,13 +148,15 @@ def _done(gpus: Exec) -> int:
     return int((gpus.next_row - starts).sum() + (rows * live).sum())
 
 
-def _drain(network: Flow) -> Log:
+def drain(network: Flow) -> Log:
+    """Take the log of transfers from a network."""
     n = int(network.scalar[flow.LOG])
     network.scalar[flow.LOG] = 0
-    return Log(network.log_bundle[:n].copy(), network.log_t0[:n].copy(), network.log_t1[:n].copy(), network.log_pace[:n].copy())
+    return Log(*(getattr(network, f"log_{name}")[:n].copy() for name in Log._fields))
 
 
-def _joined(parts: list[Log]) -> Log:
+def joined(parts: list[Log]) -> Log:
+    """A log in one piece."""
     if not parts:
-        return Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        return Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32))
     return Log(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -1,6 +1,6 @@
 """A training run on the packet engine: calls that leave a node go to it packet by packet, calls inside a node stay fluid."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +12,10 @@ from netsim.kernels.flow import Flow
 from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan, Topology
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine, planes_of
-from netsim.simulate.loop import run_engine
+from netsim.simulate.carried import Carried
+from netsim.simulate.loop import ignored, run_engine
 from netsim.simulate.model import Model
+from netsim.simulate.sampler import Sampler
 from netsim.telemetry.channels import COUNTERS, chosen
 from netsim.telemetry.frame import Samples, joined
 from netsim.telemetry.series import Log
@@ -27,49 +29,8 @@ class Played(NamedTuple):
     complete: bool
     counters: dict[str, Array]  # int64[L] each, over all ranks
     samples: dict[str, Samples]  # by counter
+    resent: Array  # int64[K, 3] (communicator, end, packets sent again) of calls that lost any
     parallel: dict[str, float]  # how the ranks worked together: exchanges, bytes per exchange, seconds waited, imbalance
-
-
-class Sampler:
-    """Reads the counters of a rank's planes at every interval's end; only what changed is kept."""
-
-    def __init__(self, engine: PlaneEngine, packets: PacketEngine, interval_ps: int, names: Collection[str], spool: Spool) -> None:
-        self.interval_ps = interval_ps
-        self._packets = packets
-        self._engine, self._spool = engine, spool
-        self._last = engine.counters()
-        self._parts: dict[str, list[tuple[int, Array, Array]]] = {name: [] for name in names}
-        self._highest = self._last["queue_max"]
-
-    def __call__(self, t_ps: int) -> int:
-        """Take the sample that is due at `t_ps`; returns when the next one is."""
-        if t_ps > 0:
-            self.take(t_ps // self.interval_ps - 1)
-        return t_ps + self.interval_ps
-
-    def take(self, interval: int) -> None:
-        """Book what was counted since the last sample under an interval."""
-        now = self._engine.counters()
-        for name, parts in self._parts.items():
-            since = now[name] if name == "queue_max" else now[name] - self._last[name]
-            link = np.flatnonzero(since)
-            parts.append((interval, link.astype(np.int32), since[link].astype(np.float64)))
-            self._spool.sample(name, *parts[-1])
-        self._highest = np.maximum(self._highest, now["queue_max"])
-        self._packets.forget_queue_max()
-        self._last = now
-
-    def totals(self) -> dict[str, Array]:
-        """Counters over the whole run."""
-        return self._engine.counters() | {"queue_max": self._highest}
-
-    def samples(self) -> dict[str, Samples]:
-        """Everything so far."""
-        out = {}
-        for name, parts in self._parts.items():
-            intervals = [np.full(len(link), i, np.int32) for i, link, _ in parts]
-            out[name] = Samples(*(np.concatenate(c) for c in (intervals, [p[1] for p in parts], [p[2] for p in parts])))
-        return out
 
 
 def external(model: Model, payload: int) -> Array:
@@ -113,13 +74,15 @@ def play(
 
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, packets, run.telemetry.interval, names, spool)
-    log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, spool.log)
+    keep, carried = (spool.log, Carried(model)) if world.rank == 0 else (ignored, None)
+    log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, keep, carried)
     sampler.take(engine.now_ps // run.telemetry.interval)
-    mine = sampler.totals(), sampler.samples(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))
+    mine = sampler.totals(), sampler.samples(), sampler.resent(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))
     everyone = world.gather(mine) or [mine]
     counters = {name: _merged(name, [part[0][name] for part in everyone]) for name in everyone[0][0]}
     samples = {name: joined([part[1][name] for part in everyone]) for name in names}
-    return Played(log, complete, counters, samples, _together(engine.exchanges, [part[2] for part in everyone]))
+    resent = np.concatenate([part[2] for part in everyone])
+    return Played(log, complete, counters, samples, resent, _together(engine.exchanges, [part[3] for part in everyone]))
 
 
 def _together(exchanges: int, ranks: list[tuple[float, float, float]]) -> dict[str, float]:

@@ -10,18 +10,21 @@ import topologies
 from netsim.config import Run, config_hash, resolved
 from netsim.kernels.executor import Exec
 from netsim.kernels.structs import CATEGORIES, COMM, LINK_TIERS, TIMERS, Array, Topology
+from netsim.simulate.carried import with_buses
 from netsim.simulate.model import Model
 from netsim.telemetry.channels import chosen
 from netsim.telemetry.frame import Frame, Happened
-from netsim.telemetry.series import Loads, Log
-from netsim.telemetry.spool import SHARED, Spool
+from netsim.telemetry.series import Loads, Log, bundle_bytes
+from netsim.telemetry.spool import NO_RESENT, SHARED, Spool
 from netsim.telemetry.write import result_file, write_run, written
 from workload.api import Segments
 
 if TYPE_CHECKING:
     from netsim.simulate.packets import Played
 
-BOOKED = {name: name for name in SHARED} | {"start": "record_start", "begin": "record_begin", "ended": "record_end"}
+BOOKED = {name: name for name in SHARED} | {
+    "start": "record_start", "begin": "record_begin", "ended": "record_end", "waited": "record_exposed", "turn": "record_turn",
+}  # fmt: skip
 """Arrays in which the executor books what happens."""
 
 
@@ -29,7 +32,10 @@ def frame(run: Run, model: Model, gpus: Exec) -> Frame:
     """All that is known before the first event."""
     fluid = model.fluid
     row, gpu = _rows(model, gpus)
-    group, nbytes, alike = _calls(model, row, gpu)
+    group, nbytes, alike, path, paths = _calls(run, model, row, gpu)
+    names, name_of = _names(model)
+    by_packets = run.network.engine == "packet"
+    key_of_tag, keys = _keys(model, name_of)
     return Frame(
         attributes={
             "engine": run.network.engine,
@@ -39,23 +45,34 @@ def frame(run: Run, model: Model, gpus: Exec) -> Frame:
             "config": json.dumps(resolved(run)),
             "config_hash": config_hash(run),
         },
-        channels=link_facts(model.topology) | {"gpus/program": gpus.program[model.gpu_of]} | _operations(model, row, gpu),
+        channels={
+            **link_facts(model.topology),
+            "gpus/program": gpus.program[model.gpu_of],
+            "operations/names": names,
+            **_operations(model, row, gpu, name_of),
+            **paths,
+        },
         interval=run.telemetry.interval,
         choices=tuple(sorted(chosen(run.telemetry.channels))),
-        loads=Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
-        bundle_category=_bundle_categories(model),
+        loads=with_buses(model) if by_packets else Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
+        n_bundles=len(fluid.bundle_ptr) - 1,
+        key_of_tag=key_of_tag,
+        keys=keys,
         link_of=model.link_of,
         gpu_of=model.gpu_of,
         n_links=len(fluid.capacity),
         call_group=group,
         call_bytes=nbytes,
         call_alike=alike,
+        call_path=path,
     )
 
 
 def happened(gpus: Exec, log: Log, moved: Array, complete: bool, played: "Played | None" = None) -> Happened:
     """What has happened when a run ends, or stops."""
     reached = int(gpus.end.max()) if complete else int(max(gpus.free_at.max(), log.t1.max(initial=0)))
+    if played is not None:
+        moved = np.r_[moved, bundle_bytes(log, 2 * len(moved))[len(moved) :]]
     return Happened(
         complete,
         reached,
@@ -64,6 +81,7 @@ def happened(gpus: Exec, log: Log, moved: Array, complete: bool, played: "Played
         **{name: np.array(getattr(gpus, field)) for name, field in BOOKED.items()},
         counters={} if played is None else played.counters,
         samples={} if played is None else played.samples,
+        resent=NO_RESENT if played is None else played.resent,
     )
 
 
@@ -100,18 +118,17 @@ def link_facts(top: Topology) -> dict[str, Any]:
 
 
 def _rows(model: Model, gpus: Exec) -> tuple[Array, Array]:
-    """Program rows of the recorded GPUs, GPU by GPU in program order, and the simulated GPU of each."""
+    """Program rows of the recorded GPUs, GPU by GPU, iteration by iteration, in program order; and the simulated GPU of each."""
     programs = model.work.programs
     recorded = np.flatnonzero(gpus.record_ptr >= 0)
     starts = programs.stream_ptr[:: programs.n_streams]
-    rows = [np.arange(starts[gpus.program[g]], starts[gpus.program[g] + 1]) for g in recorded]
+    rows = [np.tile(np.arange(starts[gpus.program[g]], starts[gpus.program[g] + 1]), gpus.record_slot.max() + 1) for g in recorded]
     row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
     return row, np.repeat(recorded, [len(r) for r in rows])
 
 
-def _operations(model: Model, row: Array, gpu: Array) -> dict[str, Any]:
+def _operations(model: Model, row: Array, gpu: Array, name_of: Array) -> dict[str, Any]:
     programs = model.work.programs
-    names, name_of = _names(model)
     real = gpu if model.fold is None else model.fold.gpu_rep[gpu]
     stream = np.repeat(np.arange(len(programs.stream_ptr) - 1) % programs.n_streams, np.diff(programs.stream_ptr))
     return {
@@ -122,7 +139,6 @@ def _operations(model: Model, row: Array, gpu: Array) -> dict[str, Any]:
         "operations/microbatch": programs.microbatch[row],
         "operations/layer": programs.layer[row],
         "operations/memory": _memory(model)[row],
-        "operations/names": names,
     }
 
 
@@ -136,8 +152,8 @@ def _memory(model: Model) -> Array:
     return held
 
 
-def _calls(model: Model, row: Array, gpu: Array) -> tuple[Array, Array, Array]:
-    """(communicator, bytes that its members send, communicators alike) of each row that is a call; -1 and 0 for kernels."""
+def _calls(run: Run, model: Model, row: Array, gpu: Array) -> tuple[Array, Array, Array, Array, dict[str, Array]]:
+    """(communicator, bytes that its members send, communicators alike, path) of each row, -1 or 0 for kernels; and the paths."""
     programs, table = model.work.programs, model.table
     group = np.full(len(row), -1, np.int32)
     nbytes, alike = np.zeros(len(row)), np.zeros(len(row), np.int32)
@@ -148,24 +164,64 @@ def _calls(model: Model, row: Array, gpu: Array) -> tuple[Array, Array, Array]:
     nbytes[call] = sent[table.call_plan[place]]
     group[call] = mine if model.fold is None else model.fold.group_rep[mine]
     alike[call] = 1 if model.fold is None else np.bincount(model.fold.group_class)[mine]
-    return group, nbytes, alike
+    path, paths = np.full(len(row), -1, np.int32), {"paths/path": np.zeros(0, np.int32), "paths/link": np.zeros(0, np.int32)}
+    if len(call) and "flows" in chosen(run.telemetry.channels):
+        whole = model.full_table
+        flow_call = whole.call_flow[whole.group_call_ptr[group[call]] + table.row_call[row[call]]]
+        used, of = np.unique(model.full_fluid.call_footprint[flow_call], return_inverse=True)
+        path[call], paths = of.ravel(), _paths(run, model, used)
+    return group, nbytes, alike, path, paths
 
 
-def _bundle_categories(model: Model) -> Array:
-    """Category of what each simulated bundle carries: that of the first row which communicates on its dimension."""
+def _paths(run: Run, model: Model, footprints: Array) -> dict[str, Array]:
+    """Links that each footprint loads, as paths where they make one; of the network only those that no switch chooses."""
+    fluid, top = model.full_fluid, model.topology
+    fixed = np.ones(len(top.link_rate), bool)
+    if run.network.engine == "packet" and run.network.spreading != "flow":
+        fixed = np.isin(top.link_tier, [LINK_TIERS.index(tier) for tier in ("scale_up", "host", "nic")])
+    links = []
+    for footprint in footprints.tolist():
+        a, b = fluid.bundle_ptr[fluid.footprint_ptr[footprint : footprint + 2]]
+        found = np.unique(fluid.node_link[a:b])
+        links.append(ordered(found[fixed[found]], top))
+    path = np.repeat(np.arange(len(links)), [len(part) for part in links])
+    return {"paths/path": path.astype(np.int32), "paths/link": np.concatenate(links).astype(np.int32)}
+
+
+def ordered(links: Array, top: Topology) -> Array:
+    """Links from one end to the other, where they are one path; as they are, where not."""
+    after = {int(top.link_src[link]): int(link) for link in links.tolist()}
+    ends = {int(top.link_dst[link]) for link in links.tolist()}
+    first = [vertex for vertex in after if vertex not in ends]
+    if len(links) > 16 or len(after) < len(links) or len(first) != 1:
+        return links
+    found = [after[first[0]]]
+    while int(top.link_dst[found[-1]]) in after and len(found) < len(links):
+        found.append(after[int(top.link_dst[found[-1]])])
+    return np.array(found) if len(found) == len(links) else links
+
+
+def _keys(model: Model, name_of: Array) -> tuple[Array, dict[str, Array]]:
+    """Kinds of call that are told apart: the kind of every row (-1: kernels), and name, category, stage, microbatch and part of each.
+
+    Calls of a name, stage and microbatch are one kind whatever the layer; outside microbatches, and for data parallelism, each is told:
+    `part` counts the calls of a name in an iteration, which for gradients and parameters are the buckets.
+    """
     programs = model.work.programs
     rows = np.flatnonzero(programs.kind == COMM)
-    of_dim = np.full(len(model.work.dims) + 1, CATEGORIES.index("other"), np.int8)
-    of_dim[programs.dim[rows][::-1]] = programs.category[rows][::-1]
-    lists = model.work.groups.group_of
-    listed = np.full(len(of_dim), -1)
-    for dim, of in enumerate(lists):  # dimensions of a family name the same groups, listed under one of them
-        if len(own := np.unique(model.work.groups.group_dim[of[of >= 0]])):
-            listed[dim] = own[0]
-    used = np.unique(programs.dim[rows])
-    of_dim[listed[used]] = of_dim[used]
-    dim_of_footprint = model.groups.group_dim[model.table.footprint_group]
-    return np.repeat(of_dim[dim_of_footprint], np.diff(model.fluid.footprint_ptr)).astype(np.int8)
+    stage = np.searchsorted(programs.stream_ptr[:: programs.n_streams], rows, side="right") - 1
+    name, batch = name_of[rows], programs.microbatch[rows].astype(np.int64)
+    alone = (batch < 0) | (programs.category[rows] == CATEGORIES.index("dp"))
+    part, order = np.full(len(rows), -1), np.lexsort((rows, name, stage, ~alone))
+    kind = np.stack([stage, name])[:, order[: alone.sum()]]
+    new = np.r_[True, (np.diff(kind, axis=1) != 0).any(axis=0)][: kind.shape[1]]
+    part[order[: alone.sum()]] = np.arange(kind.shape[1]) - np.maximum.accumulate(np.where(new, np.arange(kind.shape[1]), 0))
+    number = ((stage * (name.max(initial=0) + 1) + name) * (batch.max(initial=0) + 2) + batch + 1) * (part.max(initial=0) + 2) + part + 1
+    _, first, of = np.unique(number, return_index=True, return_inverse=True)
+    key = np.full(len(programs.kind), -1, np.int32)
+    key[rows] = of.ravel()
+    columns = {"name": name, "category": programs.category[rows], "stage": stage, "microbatch": batch, "part": part}
+    return key, {column: values[first] for column, values in columns.items()}
 
 
 def _names(model: Model) -> tuple[list[str], Array]:

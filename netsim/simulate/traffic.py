@@ -3,6 +3,7 @@
 import csv
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import topologies
 from netsim import __version__, launch
 from netsim.config import Run, config_hash, resolved
 from netsim.config.traffic import Traffic
+from netsim.errors import InputError
 from netsim.kernels import flow as fluid_kernel
 from netsim.kernels.structs import LINK_TIERS, Array, Routes, Topology
 from netsim.network.api import Flows
@@ -19,10 +21,21 @@ from netsim.network.flow.fluid import Fluid
 from netsim.network.flow.state import state as network_state
 from netsim.network.traffic import expand
 from netsim.progress import Progress
-from netsim.simulate.record import link_facts
-from netsim.telemetry.channels import COUNTERS
-from netsim.telemetry.write import result_file
+from netsim.simulate.loop import REPORT_S, drain, joined
+from netsim.simulate.record import link_facts, write
+from netsim.simulate.stopping import Stopping, leave
+from netsim.telemetry.channels import COUNTERS, chosen
+from netsim.telemetry.frame import Frame, Happened
+from netsim.telemetry.series import Loads, Log, bundle_bytes
+from netsim.telemetry.spool import NO_RESENT, Spool
+from netsim.telemetry.write import written
 from netsim.units import format_time
+
+Report = Callable[[float, int], None]
+SILENCE_PS = 100_000_000_000
+"""Simulated time without a byte after which a packet run is asked whether it can end at all."""
+STEP_PS = 1_000_000
+"""Simulated time at least between two looks at the packet engine."""
 
 
 def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> dict[str, Any]:
@@ -32,60 +45,35 @@ def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> d
     topology = topologies.build(run.topology)
     routes = topologies.routes(topology, run.topology, run.seed)
     flows = expand(run.workload, topology.n_nics, run.seed)
-    play = _packets if run.network.engine == "packet" else _fluid
-    ends, counters = play(run, topology, routes, flows, progress)
-    fct_us = (ends - flows.start_ps) / 1e6
-    figures: dict[str, Any] = {
-        "name": run.name,
-        "engine": run.network.engine,
-        "complete": True,
-        "flows": len(ends),
-        "end_s": float(ends.max()) * 1e-12,
-        "fct_us": {"min": fct_us.min(), "mean": fct_us.mean(), "p50": _at(fct_us, 50), "p99": _at(fct_us, 99), "max": fct_us.max()},
-        "network_bytes": float(counters["bytes"][topology.link_tier == LINK_TIERS.index("nic")].sum() / 2),
-        "nics": topology.n_nics,
-        "version": __version__,
-        "config_hash": config_hash(run),
-        **{name: float(counters[name].sum()) for name in ("packets", "ecn", "pause_ps", "drops", "reordered") if name in counters},
-        "wall_s": time.perf_counter() - began,
-        "ranks": launch.launched().size,
-    }
-    _write(run, topology, flows, ends, counters, figures, out)
+    fluid, by_packets = _structure(topology, routes, flows), run.network.engine == "packet"
+    made = _frame(run, topology, routes, flows, fluid)
+    spool = Spool(out)
+    spool.frame(made)
+    ends = spool.mapped("ended", np.zeros(len(flows.src), np.int64))
+    limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
+
+    def report(fraction: float, t_ps: int) -> None:
+        progress.update(fraction, f"simulated {format_time(t_ps)}")
+
+    with Stopping(limit) as stop:
+        if by_packets:
+            done = _packets(run, topology, routes, flows, ends, report, stop, spool)
+        else:
+            done = _fluid(run, topology, fluid, flows, ends, report, stop, spool)
+    figures = _figures(run, topology, flows, fluid, done)
+    figures |= {"wall_s": time.perf_counter() - began, "ranks": launch.launched().size}
+    _table(flows, done, out / "flows.csv")
+    write(made, done, figures, out)
+    spool.remove()
+    leave(stop.signal)
     return figures
 
 
-def _at(values: Array, percent: float) -> float:
-    return float(np.percentile(values, percent))
-
-
-def _packets(run: Run, topology: Topology, routes: Routes, flows: Flows, progress: Progress) -> tuple[Array, dict[str, Array]]:
-    """Every packet; progress is the share of the bytes that have left a NIC."""
-    from netsim.network.packet.engine import PacketEngine
-
-    engine = PacketEngine(topology, routes, run.network, run.seed)
-    engine.change_rates(*topologies.fault_events(topology, run.topology))
-    engine.add_flows(flows)
-    total = float(flows.nbytes.sum())
-    nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < topology.n_gpus + topology.n_nodes + topology.n_nics)
-    step, until, sent = 1_000_000, 0, 0.0
-    while (engine.flow_ends() < 0).any():
-        until += step
-        engine.advance(until)
-        now = float(engine.counters()["bytes"][nic].sum())
-        if now == sent and until > int(flows.start_ps.max()):
-            engine.finish()
-        step = step * 2 if now - sent < total / 200 else max(step // 2, 1_000_000)
-        sent = now
-        progress.update(min(1.0, sent / total), f"simulated {format_time(until)}")
-    return engine.flow_ends(), engine.counters()
-
-
-def _fluid(run: Run, topology: Topology, routes: Routes, flows: Flows, progress: Progress) -> tuple[Array, dict[str, Array]]:
-    """Max-min fair paces over the flows' paths; the latency of the path is added to each."""
+def _structure(topology: Topology, routes: Routes, flows: Flows) -> Fluid:
+    """Flows as fluid calls, one bundle each; the latency of the path is added to each."""
     ptr, links = topologies.paths(topology, routes, flows.src, flows.dst, np.arange(len(flows.src)))
     n = len(flows.src)
-    latency = np.add.reduceat(topology.link_latency[links], ptr[:-1])
-    structure = Fluid(
+    return Fluid(
         capacity=topology.link_rate.astype(np.float64),
         footprint_ptr=np.arange(n + 1),
         bundle_ptr=ptr.astype(np.int64),
@@ -94,58 +82,173 @@ def _fluid(run: Run, topology: Topology, routes: Routes, flows: Flows, progress:
         call_footprint=np.arange(n, dtype=np.int32),
         call_ptr=np.arange(n),
         call_launch=np.zeros(n, np.int64),
-        call_fill=latency.astype(np.int64),
+        call_fill=np.add.reduceat(topology.link_latency[links], ptr[:-1]).astype(np.int64),
         volume=flows.nbytes.astype(np.float64),
         volume_cap=np.full(n, np.inf),
     )
+
+
+def _frame(run: Run, topology: Topology, routes: Routes, flows: Flows, fluid: Fluid) -> Frame:
+    """All that is known before the first event."""
+    n_links, choices, none = len(topology.link_rate), chosen(run.telemetry.channels), np.zeros(0, np.int64)
+    by_packets = run.network.engine == "packet"
+    facts = {"flows/group": np.arange(len(flows.src)), "flows/bytes": flows.nbytes, "flows/start": flows.start_ps}
+    facts |= {"flows/src": flows.src, "flows/dst": flows.dst}
+    facts |= {"flows/path": np.arange(len(flows.src)), **_paths(run, topology, routes, flows, fluid)} if "flows" in choices else {}
+    return Frame(
+        attributes={"engine": run.network.engine, "config": json.dumps(resolved(run)), "config_hash": config_hash(run)},
+        channels=link_facts(topology) | facts,
+        interval=run.telemetry.interval,
+        choices=tuple(sorted(choices)),
+        loads=Loads(none, none, none.astype(float)) if by_packets else Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
+        n_bundles=0 if by_packets else len(flows.src),
+        link_of=np.arange(n_links),
+        gpu_of=none,
+        n_links=n_links,
+        key_of_tag=none,
+        keys={},
+        call_group=none,
+        call_bytes=none,
+        call_alike=none,
+        call_path=none,
+    )
+
+
+def _paths(run: Run, topology: Topology, routes: Routes, flows: Flows, fluid: Fluid) -> dict[str, Array]:
+    """Links of every flow; those of its queue pairs one after another, and only those that no switch chooses."""
+    ptr, links, n, q = fluid.bundle_ptr, fluid.node_link, len(flows.src), 1
+    if run.network.engine == "packet":
+        q = run.network.qps
+        src, dst, qp = np.repeat(flows.src, q), np.repeat(flows.dst, q), np.tile(np.arange(q), n)
+        ptr, links = topologies.paths(topology, routes, src, dst, qp)
+    path = np.repeat(np.repeat(np.arange(n), q), np.diff(ptr))
+    if run.network.engine == "packet" and run.network.spreading != "flow":
+        fixed = topology.link_tier[links] == LINK_TIERS.index("nic")
+        path, links = path[fixed], links[fixed]
+    return {"paths/path": path.astype(np.int32), "paths/link": links.astype(np.int32)}
+
+
+def _figures(run: Run, topology: Topology, flows: Flows, fluid: Fluid, done: Happened) -> dict[str, Any]:
+    """The summary."""
+    nbytes = done.counters.get("bytes")
+    if nbytes is None:
+        nbytes = np.bincount(fluid.node_link, np.repeat(done.moved, np.diff(fluid.bundle_ptr)), minlength=len(topology.link_rate))
+    ended = done.ended > 0
+    fct_us = (done.ended - flows.start_ps)[ended] / 1e6
+    figures: dict[str, Any] = {
+        "name": run.name,
+        "engine": run.network.engine,
+        "complete": done.complete,
+        "flows": len(flows.src),
+        "flows_done": int(ended.sum()),
+        "end_s": done.end_ps * 1e-12,
+        "network_bytes": float(nbytes[topology.link_tier == LINK_TIERS.index("nic")].sum() / 2),
+        "nics": topology.n_nics,
+        "version": __version__,
+        "config_hash": config_hash(run),
+        **{name: float(done.counters[name].sum()) for name in ("packets", *COUNTERS) if name in done.counters and "queue" not in name},
+    }
+    if done.counters:
+        figures["resent"] = int(done.resent[:, 2].sum())
+    if len(fct_us):
+        percent = {name: float(np.percentile(fct_us, p)) for name, p in (("min", 0), ("p50", 50), ("p99", 99), ("max", 100))}
+        figures["fct_us"] = percent | {"mean": float(fct_us.mean())}
+    return figures
+
+
+def _packets(
+    run: Run, topology: Topology, routes: Routes, flows: Flows, ends: Array, report: Report, stop: Callable[[], bool], spool: Spool
+) -> Happened:
+    """Every packet; progress is the share of the bytes that have left a NIC."""
+    from netsim.network.packet.engine import PacketEngine
+    from netsim.simulate.sampler import Sampler
+
+    engine = PacketEngine(topology, routes, run.network, run.seed)
+    engine.change_rates(*topologies.fault_events(topology, run.topology))
+    engine.add_flows(flows)
+    names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
+    sampler = Sampler(engine, engine, run.telemetry.interval, names, spool)
+    total, last_start, again = float(flows.nbytes.sum()), int(flows.start_ps.max()), np.zeros(len(ends), np.int64)
+    nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < topology.n_gpus + topology.n_nodes + topology.n_nics)
+    step, until, sent, moving = STEP_PS, 0, 0.0, 0
+    next_sample = sampler(0)
+    complete = False
+    while not (complete or stop()):
+        until = min(until + step, next_sample)
+        engine.advance(until)
+        if until == next_sample:
+            next_sample = sampler(until)
+        now = float(engine.counters()["bytes"][nic].sum())
+        moving = until if now > sent else max(moving, last_start)
+        if until > moving + SILENCE_PS:
+            engine.finish()
+        found, resent = engine.flow_ends(), engine.flow_resent()
+        ends[:] = np.maximum(found, 0)
+        spool.resent(_grown(again, resent))
+        again, complete = resent, bool((found >= 0).all())
+        step = step * 2 if now - sent < total / 200 else max(step // 2, STEP_PS)
+        sent = now
+        report(min(1.0, sent / total), until)
+    sampler.take(engine.now_ps // run.telemetry.interval)
+    end = int(ends.max()) if complete else engine.now_ps
+    return _happened(complete, end, joined([]), np.zeros(0), ends, sampler.totals(), sampler.samples(), _grown(np.zeros_like(again), again))
+
+
+def _grown(before: Array, now: Array) -> Array:
+    """(flow, 0, packets sent again) of flows that have sent more again, int64[K, 3]."""
+    which = np.flatnonzero(now > before)
+    return np.stack([which, 0 * which, (now - before)[which]], axis=1)
+
+
+def _fluid(
+    run: Run, topology: Topology, structure: Fluid, flows: Flows, ends: Array, report: Report, stop: Callable[[], bool], spool: Spool
+) -> Happened:
+    """Max-min fair paces over the flows' paths."""
+    n = len(flows.src)
     network = network_state(structure, topologies.fault_events(topology, run.topology), shared=run.network.engine != "ideal")
     order = np.argsort(flows.start_ps, kind="stable")
-    ends, waiting, ended = np.zeros(n, np.int64), 0, 0
+    waiting, ended, t, shown, parts = 0, 0, 0, time.monotonic(), list[Log]()
+    room = len(network.log_bundle) - n
     while ended < n:
         t = fluid_kernel.next_time(network)
         while waiting < n and flows.start_ps[order[waiting]] <= t:
             fluid_kernel.start(network, order[waiting], flows.start_ps[order[waiting]])
             waiting += 1
             t = min(t, fluid_kernel.next_time(network))
+        if t == fluid_kernel.NEVER:
+            raise InputError(f"topology.faults: expected links that return; got {n - ended} flows that can never end")
         fluid_kernel.step(network, t)
         done = network.done[: network.scalar[fluid_kernel.DONE]]
         ends[done] = t
         ended += len(done)
-        network.scalar[fluid_kernel.LOG] = 0
-        progress.update(ended / n, f"simulated {format_time(t)}")
-    moved = np.bincount(links, weights=np.repeat(flows.nbytes, np.diff(ptr)), minlength=len(topology.link_rate))
-    return ends, {"bytes": moved}
+        if network.scalar[fluid_kernel.LOG] >= room or time.monotonic() - shown > REPORT_S or ended == n:
+            parts.append(drain(network))
+            spool.log(parts[-1])
+            shown = time.monotonic()
+            report(ended / n, int(t))
+            if stop():
+                break
+    log, complete = joined(parts), ended == n
+    moved = network.moved if complete else bundle_bytes(log, n)
+    return _happened(complete, int(ends.max()) if complete else int(t), log, moved, ends, {}, {}, NO_RESENT)
 
 
-def _write(
-    run: Run, topology: Topology, flows: Flows, ends: Array, counters: dict[str, Array], figures: dict[str, Any], out: Path
-) -> None:
-    attributes = {
-        "engine": run.network.engine,
-        "complete": True,
-        "end_ps": int(ends.max()),
-        "config": json.dumps(resolved(run)),
-        "config_hash": figures["config_hash"],
-        "summary": json.dumps({k: v for k, v in figures.items() if k not in ("wall_s", "ranks")}),
-    }
-    with result_file(out / "result.h5", attributes) as writer:
-        for path, values in link_facts(topology).items():
-            writer.put(path, values)
-        for name in ("bytes", *COUNTERS):
-            if name in counters:
-                writer.put(f"links/{name}", counters[name])
-        writer.put("flows/group", np.arange(len(ends)))
-        writer.put("flows/bytes", flows.nbytes)
-        writer.put("flows/start", flows.start_ps)
-        writer.put("flows/end", ends)
-    rows = zip(flows.src.tolist(), flows.dst.tolist(), flows.nbytes.tolist(), flows.start_ps.tolist(), ends.tolist(), strict=True)
-    part = out / "flows.csv.part"
-    with open(part, "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["flow", "src", "dst", "bytes", "start_us", "end_us", "fct_us"])
-        for i, (src, dst, nbytes, start, end) in enumerate(rows):
-            table.writerow([i, src, dst, nbytes, f"{start / 1e6:.6f}", f"{end / 1e6:.6f}", f"{(end - start) / 1e6:.6f}"])
-    part.replace(out / "flows.csv")
-    part = out / "summary.json.part"
-    part.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    part.replace(out / "summary.json")
+def _happened(
+    complete: bool, end: int, log: Log, moved: Array, ends: Array, counters: dict[str, Array], samples: dict[str, Any], resent: Array
+) -> Happened:
+    none = dict.fromkeys(("busy", "exposed", "timers", "bubble", "end", "start", "begin", "waited", "turn"), np.zeros(0, np.int64))
+    return Happened(complete, max(end, 1), log, moved, ended=np.array(ends), counters=counters, samples=samples, resent=resent, **none)
+
+
+def _table(flows: Flows, done: Happened, path: Path) -> None:
+    """A row for every flow; those that have not ended have no end."""
+    columns = zip(flows.src.tolist(), flows.dst.tolist(), flows.nbytes.tolist(), flows.start_ps.tolist(), done.ended.tolist(), strict=True)
+    part = path.with_name(path.name + ".part")
+    with written(path):
+        with open(part, "w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(["flow", "src", "dst", "bytes", "start_us", "end_us", "fct_us"])
+            for i, (src, dst, nbytes, start, end) in enumerate(columns):
+                when = [f"{end / 1e6:.6f}", f"{(end - start) / 1e6:.6f}"] if end else ["", ""]
+                table.writerow([i, src, dst, nbytes, f"{start / 1e6:.6f}", *when])
+        part.replace(path)

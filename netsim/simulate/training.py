@@ -36,6 +36,7 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         run.simulate.jitter,
         run.seed,
         packets.external(model, run.network.payload) if by_packets else None,
+        _kept(run),
     )
     network = network_state(model.fluid, model.changes, shared=run.network.engine != "ideal")
     world = parallel.world()
@@ -71,6 +72,16 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         spool.remove()
     leave(int(world.allgather(np.array([stop.signal])).max()) if by_packets else stop.signal)
     return figures
+
+
+def _kept(run: Run) -> Array:
+    """Where operations of each iteration are recorded, int32[iterations]; the latest may take the place of those before."""
+    wanted, n = run.telemetry.iterations, run.simulate.iterations
+    if isinstance(wanted, tuple):
+        place = np.full(n, -1, np.int32)
+        place[sorted(wanted)] = np.arange(len(wanted))
+        return place
+    return np.arange(n, dtype=np.int32) if wanted == "all" else np.zeros(n, np.int32)
 
 
 def _recorded(run: Run, model: Model) -> Array:

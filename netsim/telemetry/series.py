@@ -1,6 +1,6 @@
 """What every link carried over time, from a log of transfers; links that carried the same at all times share a row.
 
-Two links are alike when the multisets of (transfer, weight) that loaded them are equal, and a transfer is its start, end and pace.
+Two links are alike when the multisets of (transfer, weight) that loaded them are equal, and a transfer is its start, end, pace and call.
 Multisets are compared by 64-bit hashes, as in `netsim.simulate.fold`.
 A symmetric run over thousands of links needs under a hundred rows, folded or not.
 """
@@ -25,6 +25,7 @@ class Log(NamedTuple):
     t0: Array  # int64[N]
     t1: Array  # int64[N]
     pace: Array  # float64[N]
+    tag: Array  # int32[N] what call it belonged to
 
 
 class Loads(NamedTuple):
@@ -37,8 +38,8 @@ class Loads(NamedTuple):
 
 def alike(log: Log, loads: Loads, n_links: int) -> tuple[Array, int]:
     """Return (row int32[n_links], rows): links with the same row carried the same at all times; -1: nothing."""
-    transfer = mix(mix(mix(log.t0.astype(np.uint64)) + log.t1.astype(np.uint64)) + log.pace.view(np.uint64))
-    n_bundles = len(loads.bundle_ptr) - 1
+    transfer = mix(mix(mix(log.t0.view(np.uint64)) + log.t1.view(np.uint64)) + log.pace.view(np.uint64) + log.tag.astype(np.uint64))
+    n_bundles = max(0, len(loads.bundle_ptr) - 1)
     print_ = np.zeros(n_bundles, np.uint64)
     np.add.at(print_, log.bundle, transfer)
     moved = np.bincount(log.bundle, minlength=n_bundles) > 0
@@ -88,11 +89,3 @@ def link_bytes(moved: Array, loads: Loads, n_links: int) -> Array:
     """Bytes that every simulated link carried, float64[n_links], from those that every bundle moved."""
     node_bundle = np.repeat(np.arange(len(moved)), np.diff(loads.bundle_ptr))
     return np.bincount(loads.node_link, weights=loads.node_coef * moved[node_bundle], minlength=n_links)
-
-
-def category_bytes(moved: Array, loads: Loads, category: Array, n_links: int, n_categories: int) -> Array:
-    """Bytes by category of the bundle, float64[n_links, n_categories]."""
-    node_bundle = np.repeat(np.arange(len(moved)), np.diff(loads.bundle_ptr))
-    key = loads.node_link.astype(np.int64) * n_categories + category[node_bundle]
-    flat = np.bincount(key, weights=loads.node_coef * moved[node_bundle], minlength=n_links * n_categories)
-    return flat.reshape(n_links, n_categories)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from netsim.telemetry.series import Loads, Log
 from netsim.telemetry.write import unwritable, write_head, write_run
 
 FOLDER = "spool"
-SHARED = ("busy", "exposed", "timers", "bubble", "end", "start", "begin", "ended")
-"""Arrays of `Happened` that are mapped files while a run goes on."""
-LOG = np.dtype([("bundle", np.int32), ("t0", np.int64), ("t1", np.int64), ("pace", np.float64)])
+SHARED = ("busy", "exposed", "timers", "bubble", "end", "start", "begin", "ended", "waited", "turn")
+"""Arrays of `Happened` that are mapped files while a run goes on; plain traffic has only `ended`."""
+LOG = np.dtype([("bundle", np.int32), ("t0", np.int64), ("t1", np.int64), ("pace", np.float64), ("tag", np.int32)])
 SAMPLE = np.dtype([("interval", np.int32), ("link", np.int32), ("value", np.float64)])
+RESENT = np.dtype([("group", np.int64), ("end", np.int64), ("packets", np.int64)])
+NO_RESENT = np.zeros((0, 3), np.int64)
 
 
 class Spool:
@@ -45,8 +48,9 @@ class Spool:
         """Write what is known before the start."""
         columns = {f"channel:{path}": np.asarray(values) for path, values in frame.channels.items()}
         columns |= {f"loads:{name}": array for name, array in frame.loads._asdict().items()}
+        columns |= {f"keys:{name}": array for name, array in frame.keys.items()}
         columns |= {name: np.asarray(getattr(frame, name)) for name in _ARRAYS}
-        head = {"attributes": frame.attributes, "choices": frame.choices, "interval": frame.interval, "n_links": frame.n_links}
+        head = {name: getattr(frame, name) for name in _NUMBERS}
         self._guard(lambda: np.savez(self.folder / "frame.npz", allow_pickle=False, **columns))
         self._guard(lambda: (self.folder / "frame.json").write_text(json.dumps(head | {"filetype": FILETYPE, "version": VERSION})))
 
@@ -78,6 +82,11 @@ class Spool:
         rows["interval"], rows["link"], rows["value"] = interval, link, value
         self._append(f"samples-{counter}-{self.rank}.bin", rows)
 
+    def resent(self, rows: Array) -> None:
+        """Append what this rank's calls or flows sent again: int64[K, 3] as in `Happened`."""
+        if len(rows):
+            self._append(f"resent-{self.rank}.bin", rows.astype(np.int64))
+
     def _append(self, name: str, rows: Array) -> None:
         def add() -> None:
             with open(self.folder / name, "ab") as file:
@@ -97,7 +106,8 @@ class Spool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_ARRAYS = ("bundle_category", "link_of", "gpu_of", "call_group", "call_bytes", "call_alike")
+_ARRAYS = ("link_of", "gpu_of", "key_of_tag", "call_group", "call_bytes", "call_alike", "call_path")
+_NUMBERS = ("attributes", "choices", "interval", "n_links", "n_bundles")
 
 
 def recover(folder: Path) -> h5py.File:
@@ -114,20 +124,32 @@ def recover(folder: Path) -> h5py.File:
     return file
 
 
+def read_head(folder: Path) -> dict[str, Any]:
+    """The numbers and names of a spool's frame; InputError where another version wrote it."""
+    head = dict(json.loads((folder / "frame.json").read_text()))
+    if tuple(head["version"]) != VERSION:
+        raise InputError(f"{folder}: expected the spool of a run of format {_dotted(VERSION)}; got {_dotted(head['version'])}")
+    return head
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
+
+
 def read_frame(folder: Path) -> Frame:
     """The frame of a spool."""
-    head = json.loads((folder / "frame.json").read_text())
-    if head["version"][0] != VERSION[0]:
-        raise InputError(f"{folder}: expected version {VERSION[0]} of the result format; got {head['version'][0]}")
+    head = read_head(folder)
     with np.load(folder / "frame.npz") as columns:
         arrays = {name: columns[name] for name in columns.files}
     return Frame(
         attributes=head["attributes"],
-        channels={name.partition(":")[2]: values for name, values in arrays.items() if name.startswith("channel:")},
+        channels=_family(arrays, "channel"),
+        keys=_family(arrays, "keys"),
         interval=head["interval"],
         choices=tuple(head["choices"]),
         loads=Loads(**{name: arrays[f"loads:{name}"] for name in Loads._fields}),
         n_links=head["n_links"],
+        n_bundles=head["n_bundles"],
         **{name: arrays[name] for name in _ARRAYS},
     )
 
@@ -136,14 +158,38 @@ def read_happened(folder: Path) -> Happened:
     """What had happened when the run was killed."""
     rows = _rows(folder / "log.bin", LOG)
     log = Log(*(np.ascontiguousarray(rows[name]) for name in Log._fields))
-    shared = {name: np.array(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in SHARED}
+    shared = {name: _mapped(folder / f"{name}.npy") for name in SHARED}
     samples = _samples(folder)
     with np.load(folder / "frame.npz") as columns:
         n_bundles, n_links = len(columns["loads:bundle_ptr"]) - 1, len(columns["link_of"])
-    counters = {name: np.bincount(s.link, weights=s.value, minlength=n_links) for name, s in samples.items() if name != "queue_max"}
+    interval = read_head(folder)["interval"]
     reached = max(int(log.t1.max(initial=0)), int(shared["ended"].max(initial=0)), int(shared["end"].max(initial=0)), 1)
+    sampled = 1 + max((int(s.interval.max(initial=-1)) for s in samples.values()), default=-1)
+    reached = max(reached, sampled * interval)
+    counters = {name: _total(name, s, n_links, interval / reached) for name, s in samples.items()}
+    resent = [_rows(path, RESENT) for path in sorted(folder.glob("resent-*.bin"))]
+    again = np.stack([np.concatenate([r[name] for r in resent]) for name in RESENT.names or ()], axis=1) if resent else NO_RESENT
     moved = series.bundle_bytes(log, n_bundles)
-    return Happened(False, reached, log, moved, **shared, counters=counters, samples=samples)
+    return Happened(False, reached, log, moved, **shared, counters=counters, samples=samples, resent=again)
+
+
+def _total(name: str, samples: Samples, n_links: int, share: float) -> Array:
+    """A counter over the whole run; an interval is `share` of it."""
+    if name == "queue_max":
+        most = np.zeros(n_links)
+        np.maximum.at(most, samples.link, samples.value)
+        return most
+    return np.bincount(samples.link, weights=samples.value, minlength=n_links) * (share if name == "queue_mean" else 1)
+
+
+def _family(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    """Arrays whose names start with `prefix:`, without it."""
+    return {name.partition(":")[2]: values for name, values in arrays.items() if name.startswith(f"{prefix}:")}
+
+
+def _mapped(path: Path) -> Array:
+    """An array that was mapped, empty where the run had none of this name."""
+    return np.array(np.load(path, mmap_mode="r")) if path.exists() else np.zeros(0, np.int64)
 
 
 def _rows(path: Path, kind: "np.dtype[Any]") -> Array:

@@ -107,17 +107,18 @@ def write_head(file: h5py.File, attributes: Mapping[str, Any]) -> None:
 
 def write_run(writer: Writer, frame: Frame, happened: Happened) -> None:
     """Write all that a run recorded, and the attributes that say how far it got."""
-    for path, values in channels(frame, happened).items():
+    alike = series.alike(happened.log, frame.loads, frame.n_links)
+    for path, values in channels(frame, happened, alike).items():
         writer.put(path, values)
     attributes = writer.file.attrs
     attributes["complete"], attributes["end_ps"] = happened.complete, happened.end_ps
     if "series" not in frame.choices or happened.end_ps == 0:
         return
-    shape = layout(frame, happened)
+    shape = layout(frame, happened, alike)
     attributes["interval_ps"] = shape.interval
     writer.put("links/series", shape.of_link)
     _bytes(writer, frame, happened, shape)
-    for name, (choice, _, how, _) in COUNTERS.items():
+    for name, (choice, _, how, *_) in COUNTERS.items():
         if name in happened.samples and choice in frame.choices:
             _sampled(writer, frame, happened, shape, name, how)
 

@@ -93,6 +93,7 @@ def begin(s: Tables, c: int, t: int) -> None:
         s.token[counters] = unneeded
         for f in range(edge[o + K.FLOW_0], edge[o + K.FLOW_0] + edge[o + K.FLOWS]):
             s.rx[(f << K.RX) + K.RX_MESSAGE] = 0
+            s.tx[(f << K.TX) + K.RESENT] = 0
     s.call[(c << K.CALL) + K.EDGES_LEFT] = left
     s.call[(c << K.CALL) + K.LAST_PS] = t
     s.scal[K.INSIDE_CALLS] += s.call[(c << K.CALL) + K.INSIDE]

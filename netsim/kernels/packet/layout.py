@@ -51,7 +51,8 @@ PORT = 4
 ) = range(16)  # fmt: skip
 
 # counters, one row per link
-COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, REORDERED, CONTROL_BYTES = 3, 0, 1, 2, 3, 4, 5, 6, 7
+COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, QUEUED, CONTROL_BYTES, REORDERED = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8
+# QUEUED: bytes x time (ps) of what left a queue less that of what joined it, modulo 2^64; with what is queued now, the queue's integral
 
 # priority flow control, one row per link seen as input
 PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF = 3, 0, 1, 2, 3, 4, 5, 6, 7
@@ -61,8 +62,8 @@ TOGGLES = 6  # log2 of pause and resume frames that may be under way on a link
 TX = 5
 (
     SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED,
-    FURTHEST, RETURN, TIMER, PROGRESS,
-) = range(18)  # fmt: skip
+    FURTHEST, RETURN, TIMER, PROGRESS, RESENT,
+) = range(19)  # fmt: skip
 IDLE, WAITING, PACED, BLOCKED = 0, 1, 2, 3
 
 # receiving side of a flow

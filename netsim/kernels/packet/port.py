@@ -134,7 +134,7 @@ def play(s: Tables, p: int, end: int) -> None:
     marking = network and scal[K.ECN_ON] != 0
     ps_per_byte = s.ps_per_byte[p]
     queue_max, nbytes, c_bytes, packets, marks, pause_ps = s.count[(p << K.COUNT) + K.QUEUE_MAX], 0, 0, 0, 0, 0
-    gate, drops = np.int64(0), 0
+    gate, drops, queued = np.int64(0), 0, np.int64(0)
     limit = min(kmin if marking else K.NEVER, room - mtu)
 
     while True:
@@ -192,6 +192,7 @@ def play(s: Tables, p: int, end: int) -> None:
                     arena[k + 1] = meta | K.CE
                     marks += 1
             queue += size
+            queued -= size * arena[k]
             inq += 1
             if queue > queue_max:
                 queue_max = queue
@@ -216,6 +217,7 @@ def play(s: Tables, p: int, end: int) -> None:
         if mode == K.CREDITS_ON:
             port[q + K.CREDIT] -= size
         queue -= size
+        queued += size * start
         mid += 1
         nbytes += size
         packets += 1
@@ -237,6 +239,7 @@ def play(s: Tables, p: int, end: int) -> None:
                 arena[k + 1] = meta | K.CE
                 marks += 1
         queue += size
+        queued -= size * arena[k]
         inq += 1
         if queue > queue_max:
             queue_max = queue
@@ -249,6 +252,7 @@ def play(s: Tables, p: int, end: int) -> None:
     s.count[c + K.BYTES] += nbytes
     s.count[c + K.PACKETS] += packets
     s.count[c + K.QUEUE_MAX] = queue_max
+    s.count[c + K.QUEUED] += queued
     s.count[c + K.MARKS] += marks
     s.count[c + K.DROPS] += drops
     s.count[c + K.PAUSE_PS] += pause_ps

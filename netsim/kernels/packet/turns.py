@@ -60,6 +60,8 @@ def put(s: Tables, u: int, f: int, seq: int, kind: int, start: int) -> int:
     ring[r + K.MID] = ring[r + K.INQ] = ring[r + K.TAIL]
     if s.scal[K.FLOW_CONTROL] == K.CREDITS_ON:
         port[q + K.CREDIT] -= size
+    if seq < s.tx[(f << K.TX) + K.FURTHEST]:
+        s.tx[(f << K.TX) + K.RESENT] += 1
     s.count[(u << K.COUNT) + K.BYTES] += size
     s.count[(u << K.COUNT) + K.PACKETS] += 1
     return size

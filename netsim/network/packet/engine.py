@@ -44,6 +44,8 @@ class PacketEngine:
         self._footprints: list[Footprint] = []
         self._idle: list[list[int]] = []  # calls of each handle that are laid out and not in use
         self._plain: list[tuple[int, int]] = []  # (first flow, queue pairs) of each plain flow
+        self.resent: list[tuple[int, int, int]] = []
+        """(instance, end in ps, packets sent again) of every call that has ended and lost any."""
 
     @property
     def tables(self) -> Tables:
@@ -103,6 +105,8 @@ class PacketEngine:
         rows = ended << k.CALL
         for call, h in zip(ended.tolist(), s.call[rows + k.HANDLE].tolist(), strict=True):
             self._idle[h].append(call)
+        if s.scal[k.RECOVERY]:
+            self._note_resent(ended)
         order = np.lexsort((s.call[rows + k.INSTANCE], s.call[rows + k.LAST_PS]))
         return s.call[rows + k.INSTANCE][order], s.call[rows + k.LAST_PS][order]
 
@@ -124,13 +128,29 @@ class PacketEngine:
             table[place] = min(table[place], self.now_ps)
 
     def counters(self) -> dict[str, Array]:
-        """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class."""
+        """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class.
+
+        `queued` is the integral of the data queue over time (bytes x ps) modulo 2^64: differences of two moments are exact.
+        """
         table = self.state.count.reshape(-1, 1 << k.COUNT)
         names = {
             "bytes": k.BYTES, "packets": k.PACKETS, "queue_max": k.QUEUE_MAX, "ecn": k.MARKS, "pause_ps": k.PAUSE_PS, "drops": k.DROPS,
             "reordered": k.REORDERED, "control_bytes": k.CONTROL_BYTES,
         }  # fmt: skip
-        return {name: table[:, column].copy() for name, column in names.items()}
+        queue = self.state.port.reshape(-1, 1 << k.PORT)[:, k.QUEUE]
+        found = {name: table[:, column].copy() for name, column in names.items()}
+        return found | {"queued": queue * np.int64(self.now_ps) + table[:, k.QUEUED]}
+
+    def _note_resent(self, calls: Array) -> None:
+        """Keep how many packets calls that have ended sent again, of those that did."""
+        tx = self.state.tx.reshape(-1, 1 << k.TX)[:, k.RESENT]
+        for call in calls.tolist():
+            row = call << k.CALL
+            first, n = (int(self.state.call[row + column]) for column in (k.CALL_EDGE_0, k.CALL_EDGES))
+            edges = self.state.edge.reshape(-1, 1 << k.EDGE)[first : first + n]
+            resent = sum(int(tx[f : f + parts].sum()) for f, parts in edges[:, [k.FLOW_0, k.FLOWS]].tolist())
+            if resent:
+                self.resent.append((int(self.state.call[row + k.INSTANCE]), int(self.state.call[row + k.LAST_PS]), resent))
 
     def forget_queue_max(self) -> None:
         """Start the high-water marks of queues afresh, from what is queued now."""
@@ -161,6 +181,11 @@ class PacketEngine:
         """int64[F]: when the last acknowledgement of each plain flow was back at its sender; -1 before that."""
         ends = self.state.rx.reshape(-1, 1 << k.RX)[:, k.END]
         return np.array([ends[f : f + q].max() if (ends[f : f + q] >= 0).all() else -1 for f, q in self._plain], np.int64)
+
+    def flow_resent(self) -> Array:
+        """int64[F]: packets that each plain flow has sent again."""
+        resent = self.state.tx.reshape(-1, 1 << k.TX)[:, k.RESENT]
+        return np.array([resent[f : f + q].sum() for f, q in self._plain], np.int64)
 
     # --- lay-out -------------------------------------------------------------------------------------------------------------------------
 
