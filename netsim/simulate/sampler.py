@@ -60,9 +60,9 @@ class Sampler:
         self._packets.forget_queue_max()
         self._last = now
 
-    def totals(self) -> dict[str, Array]:
-        """Counters over the whole run."""
-        return self._engine.counters() | {"queue_max": self._highest, "queue_mean": self._queued / max(self._engine.now_ps, 1)}
+    def totals(self, end_ps: int | None = None) -> dict[str, Array]:
+        """Counters over the whole run, which was over at `end_ps` (now)."""
+        return self._engine.counters() | {"queue_max": self._highest, "queue_mean": self._queued / max(end_ps or self._engine.now_ps, 1)}
 
     def resent(self) -> Array:
         """(communicator, end, packets sent again) of calls that lost any, int64[K, 3]."""

@@ -191,7 +191,7 @@ def _packets(
         report(min(1.0, sent / total), until)
     sampler.take(engine.now_ps // run.telemetry.interval)
     end = int(ends.max()) if complete else engine.now_ps
-    return _happened(complete, end, joined([]), np.zeros(0), ends, sampler.totals(), sampler.samples(), _grown(np.zeros_like(again), again))
+    return _happened(complete, end, joined([]), np.zeros(0), ends, sampler.totals(end), sampler.samples(), _grown(np.zeros_like(again), again))
 
 
 def _grown(before: Array, now: Array) -> Array:
