@@ -1,6 +1,7 @@
-"""What is said of each operation, flow and queue: which calls loaded a link, what was exposed, how long queues were, what was sent again."""
+"""What is said of operations, flows, queues: which calls loaded a link, what was exposed, how long queues were, what was sent again."""
 
 import csv
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_several_iterations(tmp_path):
             turn, end = run["operations/iteration"], run["operations/end"]
             assert np.unique(turn).tolist() == expected
             assert (end > 0).all()
-            for earlier, later in zip(expected, expected[1:], strict=False):
+            for earlier, later in pairwise(expected):
                 first = run["operations/gpu"] == 0
                 assert end[first & (turn == earlier)].max() <= run["operations/start"][first & (turn == later)].min()
             exposed = run["gpus/exposed"][0].sum()

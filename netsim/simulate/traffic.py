@@ -27,7 +27,7 @@ from netsim.simulate.stopping import Stopping, leave
 from netsim.telemetry.channels import COUNTERS, chosen
 from netsim.telemetry.frame import Frame, Happened
 from netsim.telemetry.series import Loads, Log, bundle_bytes
-from netsim.telemetry.spool import NO_RESENT, Spool
+from netsim.telemetry.spool import NO_RESENT, SHARED, Spool
 from netsim.telemetry.write import written
 from netsim.units import format_time
 
@@ -191,7 +191,8 @@ def _packets(
         report(min(1.0, sent / total), until)
     sampler.take(engine.now_ps // run.telemetry.interval)
     end = int(ends.max()) if complete else engine.now_ps
-    return _happened(complete, end, joined([]), np.zeros(0), ends, sampler.totals(end), sampler.samples(), _grown(np.zeros_like(again), again))
+    resent = _grown(np.zeros_like(again), again)
+    return _happened(complete, end, joined([]), np.zeros(0), ends, sampler.totals(end), sampler.samples(), resent)
 
 
 def _grown(before: Array, now: Array) -> Array:
@@ -236,7 +237,7 @@ def _fluid(
 def _happened(
     complete: bool, end: int, log: Log, moved: Array, ends: Array, counters: dict[str, Array], samples: dict[str, Any], resent: Array
 ) -> Happened:
-    none = dict.fromkeys(("busy", "exposed", "timers", "bubble", "end", "start", "begin", "waited", "turn"), np.zeros(0, np.int64))
+    none = dict.fromkeys((name for name in SHARED if name != "ended"), np.zeros(0, np.int64))
     return Happened(complete, max(end, 1), log, moved, ended=np.array(ends), counters=counters, samples=samples, resent=resent, **none)
 
 

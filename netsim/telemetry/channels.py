@@ -78,7 +78,7 @@ CHANNELS = (
     Channel("operations/start", ("operation",), "ps", "int64", "none", "start of a kernel, or arrival of this GPU at a call", "operations"),
     Channel("operations/begin", ("operation",), "ps", "int64", "none", "for calls: all members had arrived", "operations"),
     Channel("operations/end", ("operation",), "ps", "int64", "none", "end; 0 where the run stopped before", "operations"),
-    Channel("operations/exposed", ("operation",), "ps", "int64", "sum", "wait of the compute stream for it, all members there", "operations"),
+    Channel("operations/exposed", ("operation",), "ps", "int64", "sum", "time the compute stream waited for it", "operations"),
     Channel("operations/flow", ("operation",), "", "int32", "none", "row of flows/* of a call, -1 for kernels", "flows"),
     Channel("operations/memory", ("operation",), "B", "int64", "max", "memory allocated meanwhile; -1 off the compute stream", "memory"),
     Channel("operations/names", ("name",), "", "str", "none", "names of operations and calls"),
