@@ -92,6 +92,16 @@ def test_timers_are_those_of_megatron(tmp_path):
     assert "params-all-gather" in summary["timers"] and "optimizer" in summary["timers"]
 
 
+def test_too_little_memory_is_a_warning(tmp_path):
+    from netsim.report.summary import render
+
+    plain, _ = run(tmp_path / "plain", *LAYOUTS["tp8 pp2 dp2"])
+    small, _ = run(tmp_path / "small", *LAYOUTS["tp8 pp2 dp2"], "compute.device.memory=1 GiB")
+    assert small["complete"] and small["iteration_time_s"] == plain["iteration_time_s"]
+    assert "OUT OF MEMORY: the GPU has 1.0 GiB; peak in " + small["peak_memory_where"] in " ".join(render(small).split())
+    assert "OUT OF MEMORY" not in render(plain)
+
+
 def test_one_launch_queue_lets_collectives_run_beside_gemms(tmp_path):
     # before Blackwell a collective launched beside a GEMM comes after it unless there is one queue; Blackwell does not need that
     hopper, blackwell = (), ("compute.device.use=b200",)

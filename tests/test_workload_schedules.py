@@ -120,6 +120,31 @@ def test_runs_without_deadlock(monkeypatch, schedule, vpp, pipeline, tp):
             assert p.microbatch[rows[0]] == p.microbatch[rows[1]]
 
 
+@pytest.mark.parametrize("schedule", ["dualpipe", "zb_h1", "gpipe", "1f1b"])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 12), (6, 12), (8, 18), (16, 32)])
+@pytest.mark.parametrize("connections", [1, 8])
+def test_deep_pipelines_run_without_deadlock(monkeypatch, schedule, p, m, connections):
+    case = {"kind": "training", "model": {**TINY, "layers": 16 if p != 6 else 12}, "sequence": 256, "global_batch": m}
+    section = training(case, parallel={"pp": p}, pipeline={"schedule": schedule}, kernels={"connections": connections})
+    replay(build(monkeypatch, section, p))
+
+
+def test_both_holders_of_a_chunk_sum_up_the_same(monkeypatch):
+    """Dual-pipe stages of different depths, with experts: every group agrees on the order of its calls, whatever finishes first."""
+    moe = {**TINY, "layers": 9, "experts": 8, "top_k": 2, "expert_ffn": 512, "dense_layers": 1}
+    case = {"kind": "training", "model": moe, "sequence": 256, "global_batch": 32}
+    section = training(
+        case, parallel={"pp": 4, "ep": 2}, pipeline={"schedule": "dualpipe", "layout": "Ettt|tt|ttt|tL"},
+        experts={"dispatcher": "alltoall", "overlap": True}, data_parallel={**OVERLAP, "bucket_size": 1_000_000},
+    )  # fmt: skip
+    work = build(monkeypatch, section, 16)
+    replay(work, lambda call: 2_000_000)
+    sums = [tally(work, stage) for stage in range(4)]
+    for kind in ("dense", "expert"):
+        copies = [count["dp", f"dp.all_reduce.{kind}_copies"] for count in sums]
+        assert copies[0] == copies[3] and copies[1] == copies[2] and copies[0].ops == 2
+
+
 def ideal(work):
     """Compute time of a forward and a backward pass of each stage, from its rows."""
     p = work.programs

@@ -13,7 +13,7 @@ from netsim.config.compute import StepTimes
 from netsim.config.workload import Training
 from netsim.errors import InputError
 from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
-from workload.assemble import assemble, durations
+from workload.assemble import assemble, durations, streams_of
 from workload.check import problems
 from workload.flops import flops_per_step
 from workload.launch import launch_of
@@ -23,7 +23,7 @@ from workload.programs import play_all
 from workload.shape import Shape
 from workload.snapshot import scaled
 from workload.stages import Chunk
-from workload.tape import STREAMS, Tables
+from workload.tape import Tables
 
 
 class Calls(NamedTuple):
@@ -98,7 +98,7 @@ def build(
         groups,
         stage_of(s.lay),
         dims,
-        STREAMS,
+        tuple(streams_of(programs)),
         _calls(tables),
         segments,
         [memory_of(s, stage, program, segments.name) for stage, program in zip(stages, programs, strict=True)],

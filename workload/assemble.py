@@ -3,7 +3,7 @@
 import numpy as np
 
 from netsim.kernels.structs import Array, Programs
-from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAMS, TIMER
+from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAM, STREAMS, TIMER
 from workload.timeline import Program
 
 
@@ -13,11 +13,18 @@ def durations(program: Program, segment_ps: Array) -> Array:
     return np.where(compute, segment_ps[np.where(compute, program.rows[:, CALL], 0)], 0)
 
 
+def streams_of(programs: list[Program]) -> list[str]:
+    """Return the streams that any stage uses; the compute stream in any case."""
+    used = np.any([p.stream_rows > 0 for p in programs], axis=0)
+    return [name for i, name in enumerate(STREAMS) if i == 0 or used[i]]
+
+
 def assemble(programs: list[Program], duration: list[Array]) -> Programs:
-    """Put the programs of all stages one after another."""
-    streams = len(STREAMS)
+    """Put the programs of all stages one after another, without streams that none of them uses."""
+    used = [STREAM[name] for name in streams_of(programs)]
+    streams = len(used)
     ptr = np.zeros(len(programs) * streams + 1, dtype=np.int64)
-    ptr[1:] = np.cumsum(np.concatenate([p.stream_rows for p in programs]))
+    ptr[1:] = np.cumsum(np.concatenate([p.stream_rows[used] for p in programs]))
     rows = np.concatenate([p.rows for p in programs])
     base = ptr[:-1:streams]
     ends = [p.deps + b for p, b in zip(programs, base, strict=True)]

@@ -34,12 +34,12 @@ class Buffers(NamedTuple):
         return sum(b.numel for b in self.buckets if b.expert == expert)
 
 
-def buffers_of(s: Shape, stage: int, held: list[Chunk]) -> list[Buffers]:
-    """Return the buffers of every chunk of a stage."""
+def buffers_of(s: Shape, stage: int, held: list[Chunk], mirrored: bool = False) -> list[Buffers]:
+    """Return the buffers of every chunk of a stage; `mirrored`: another stage has the same chunk, whole."""
     dp = s.training.data_parallel
     out = []
     for index, chunk in enumerate(held):
-        bucketed = (dp.overlap_grad_reduce and stage == 0 and index == 0) or dp.stage in ("gradients", "full")
+        bucketed = (dp.overlap_grad_reduce and stage == 0 and index == 0 and not mirrored) or dp.stage in ("gradients", "full")
         shared = any(c.embedding for c in held)
         params = of_chunk(s, chunk, shared)
         out.append(Buffers(chunk, params, buckets(s, params, bucketed)))

@@ -54,6 +54,12 @@ def _place(s: Shape) -> Callable[[int, int, Pipe], int]:
     return getattr(schedule_of(s), "virtual_stage", lambda stage, chunk, pipe: chunk * pipe.stages + stage)
 
 
+def _turned(s: Shape) -> set[int]:
+    """Chunks that travel from the last stage to the first."""
+    reversed_chunks: Callable[[Pipe], set[int]] = getattr(schedule_of(s), "reversed_chunks", lambda pipe: set())
+    return reversed_chunks(pipe_of(s))
+
+
 def depth_of(s: Shape) -> int:
     """Virtual stages that the layers are dealt out over."""
     place, pipe = _place(s), pipe_of(s)
@@ -67,7 +73,7 @@ def stages(s: Shape) -> list[Stage]:
     out = []
     for r in range(pipe.stages):
         held = [dealt[place(r, q, pipe)] for q in range(pipe.chunks)]
-        out.append(Stage(held, module.steps(r, pipe), buffers_of(s, r, held)))
+        out.append(Stage(held, module.steps(r, pipe), buffers_of(s, r, held, bool(_turned(s)))))
     return out
 
 
@@ -196,10 +202,12 @@ class Play:
             ("send", False): "pp_send_prev",
             ("recv", False): "pp_recv_next",
         }
-        dim = f"pp_{'rev_' if turned else ''}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
+        rev = "rev_" if turned else ""
+        dim = f"pp_{rev}{'fwd' if kind == 'forward' else 'bwd'}_{'out' if action == 'send' else 'in'}"
         name = f"pp.sendrecv.{kind}"
         nbytes = self.s.shard_bytes // (self.s.lay.tp if self._scattered() else 1)
-        ref = self.line.comm(stream[action, onward], dim, "sendrecv", nbytes, name, step.microbatch, (self.line.end,), timer)
+        on = stream[action, onward].replace("pp_", f"pp_{rev}")
+        ref = self.line.comm(on, dim, "sendrecv", nbytes, name, step.microbatch, (self.line.end,), timer)
         self._posted.append((timer, ref))
         if action == "send":
             self._sent[kind] = ref
@@ -227,7 +235,8 @@ class Play:
     def _reduce_aligned(self, order: list[Step], k: int) -> None:
         """With interleaving and alignment, reduce the chunk whose last microbatch was virtual step k - stage."""
         dp, seen = self.s.training.data_parallel, k - self.number
-        if self.pipe.chunks == 1 or not (dp.overlap_grad_reduce and dp.align_grad_reduce) or seen < 0 or dp.stage in ("gradients", "full"):
+        aligned = dp.overlap_grad_reduce and dp.align_grad_reduce and dp.stage not in ("gradients", "full")
+        if self.pipe.chunks == 1 or self.turned or not aligned or seen < 0:
             return
         step = order[seen]
         if step.microbatch == self._final[step.chunk]:
@@ -239,6 +248,10 @@ class Play:
         dp = self.s.training.data_parallel
         if dp.stage in ("gradients", "full"):
             return
+        if self.turned:  # both holders of a chunk sum their copies up: they go by depth
+            for index in sorted(range(len(self.stage.held)), key=lambda i: self.stage.held[i].first):
+                self.sync.reduce_chunk(index, self.line.end)
+            return
         for index in sorted(set(self._last) - self._launched, key=lambda i: self._last[i][-1].start[0]):
             if dp.overlap_grad_reduce and (self.number == 0 or not dp.align_grad_reduce):
                 self.sync.reduce_hooked(index, self._last[index])
@@ -248,8 +261,7 @@ class Play:
 
 def play_all(s: Shape, tables: Tables) -> tuple[list[Stage], list[Program]]:
     """Return what every stage holds, and its program."""
-    module, pipe = schedule_of(s), pipe_of(s)
-    turned: set[int] = getattr(module, "reversed_chunks", lambda pipe: set())(pipe)
+    pipe, turned = pipe_of(s), _turned(s)
     blocks = Blocks(s, tables)
     every = stages(s)
     return every, [Play(s, blocks, r, stage, pipe, turned).run() for r, stage in enumerate(every)]

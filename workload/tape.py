@@ -23,13 +23,17 @@ STREAMS = (
     "pp_recv_prev",
     "pp_send_prev",
     "pp_recv_next",
+    "pp_rev_send_next",
+    "pp_rev_recv_prev",
+    "pp_rev_send_prev",
+    "pp_rev_recv_next",
     "cp",
     "ep",
-    "shared",
     "gather",
-    "embd",
 )
-"""Streams of every program; the first is the compute stream."""
+"""All streams; the first is the compute stream. Messages of chunks that travel from the last stage to the first have streams of their own,
+because they are posted together with the others and neither waits for the other.
+"""
 STREAM = {name: i for i, name in enumerate(STREAMS)}
 CATEGORY = {name: i for i, name in enumerate(CATEGORIES)}
 TIMER_OF = {name: i for i, name in enumerate(TIMERS)}
@@ -178,6 +182,7 @@ class Tape:
         """Communicate on the compute stream; does nothing where the group has one member."""
         if self.sizes.get(dim, 1) > 1:
             self.cut()
+            self._behind = ()  # no kernel in the way of what was started before
             self._add(0, self._communication(dim, op, nbytes, name, category))
 
     def exchange(self, calls: list[tuple[str, str, int, str]]) -> None:
@@ -211,13 +216,6 @@ class Tape:
         self._deps.extend((*ref, *other) for other in (self.last() if after is None else after))
         if self.late and not urgent:
             self._behind += (ref,)
-        return (ref,)
-
-    def beside(self, stream: str, *kernels: Kernel, after: tuple[Ref, ...] = ()) -> tuple[Ref, ...]:
-        """Run kernels on another stream after `after`; returns what to `wait` for."""
-        row = (COMPUTE, self.tables.segment(list(kernels)), -1, CATEGORY[self.phase], self.layer, 0, 0, 0, self.timer)
-        ref = self._add(STREAM[stream], row)
-        self._deps.extend((*ref, *other) for other in after)
         return (ref,)
 
     def wait(self, *refs: tuple[Ref, ...]) -> None:

@@ -3,7 +3,8 @@
 Blocks are recorded once (tape.py) and placed many times; rows are materialised with NumPy when the program is complete.
 
 Order of launch. The host launches the rows of a block as they were recorded, and a communication that stands alone right behind the rows
-that it was told to come after. With one launch queue (`in_order`) a row starts no sooner than the row launched before it; where both are
+that it was told to come after. Calls of one communicator run in this order, whatever their streams (NCCL demands it, and a process group
+has a stream of its own inside). With one launch queue (`in_order`) a row starts no sooner than the row launched before it; where both are
 on one stream that is so anyway.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from compute.api import Kernel
 from netsim.kernels.structs import COMM, COMPUTE, Array
-from workload.tape import CATEGORY, LAYER, MICROBATCH, STREAM, STREAMS, TIMER, TIMER_OF, WIDTH, Block, Ref, Tables
+from workload.tape import CATEGORY, DIM, KIND, LAYER, MICROBATCH, STREAM, STREAMS, TIMER, TIMER_OF, WIDTH, Block, Ref, Tables
 
 
 class Placed(NamedTuple):
@@ -169,12 +170,34 @@ class Timeline:
         every = np.concatenate(deps)
         stream = np.searchsorted(base[1:], every, side="right")
         every = every[stream[:, 0] != stream[:, 1]]
-        return Program(lengths, rows, every, _in_order(launch, lengths, every) if self.in_order else np.zeros((0, 2), np.int64))
+        order = np.lexsort(launch.T[::-1])
+        every = np.concatenate([every, _of_communicators(order, lengths, every, rows)])
+        return Program(lengths, rows, every, _in_order(order, lengths, every, rows) if self.in_order else np.zeros((0, 2), np.int64))
 
 
-def _in_order(launch: Array, lengths: Array, deps: Array) -> Array:
+def _of_communicators(order: Array, lengths: Array, deps: Array, rows: Array) -> Array:
+    """Return int64[K, 2]: calls, and the call before them on the same group from another stream, where nothing else keeps them in order."""
+    calls = order[rows[order, KIND] == COMM]
+    calls = calls[np.argsort(rows[calls, DIM], kind="stable")]
+    before, call = calls[:-1], calls[1:]
+    stream = np.repeat(np.arange(len(lengths)), lengths)
+    pairs = (rows[before, DIM] == rows[call, DIM]) & (stream[before] != stream[call])
+    before, call = before[pairs], call[pairs]
+    known = np.zeros(len(call), dtype=np.bool_)
+    for one, other in set(zip(stream[call].tolist(), stream[before].tolist(), strict=True)):
+        latest = np.full(len(stream), -1, dtype=np.int64)  # row of the other stream that must have ended by then
+        across = deps[(stream[deps[:, 0]] == one) & (stream[deps[:, 1]] == other)]
+        np.maximum.at(latest, across[:, 0], across[:, 1])
+        mine = stream == one
+        latest[mine] = np.maximum.accumulate(latest[mine])
+        here = (stream[call] == one) & (stream[before] == other)
+        known[here] = latest[call[here]] >= before[here]
+    return np.stack([call[~known], before[~known]], axis=1)
+
+
+def _in_order(order: Array, lengths: Array, deps: Array, rows: Array) -> Array:
     """Return int64[K, 2]: rows, and the row of another stream launched right before each, unless it waits for the end of that row."""
-    order = np.lexsort(launch.T[::-1])
+    order = order[(rows[order, KIND] == COMPUTE) | (rows[order, KIND] == COMM)]
     stream = np.repeat(np.arange(len(lengths)), lengths)
     before, row = order[:-1], order[1:]
     waits = np.isin(row * len(stream) + before, deps[:, 0] * len(stream) + deps[:, 1])

@@ -14,6 +14,10 @@ TRANSFERS = {
     ("pp.sendrecv.forward", "pp_recv_prev"): "forward-recv",
     ("pp.sendrecv.backward", "pp_send_prev"): "backward-send",
     ("pp.sendrecv.backward", "pp_recv_next"): "backward-recv",
+    ("pp.sendrecv.forward", "pp_rev_send_prev"): "forward-send",
+    ("pp.sendrecv.forward", "pp_rev_recv_next"): "forward-recv",
+    ("pp.sendrecv.backward", "pp_rev_send_next"): "backward-send",
+    ("pp.sendrecv.backward", "pp_rev_recv_prev"): "backward-recv",
 }
 CALLS = {
     "dp.reduce_scatter.dense_grads": "all-grads-sync",

@@ -25,13 +25,20 @@ def _head(s: dict[str, Any]) -> str:
         *_interval(s),
         f"  throughput        {s['tokens_per_s']:,.0f} tokens/s",
         f"  per GPU           {s['tflops_per_gpu']:.1f} TFLOP/s, MFU {100 * s['mfu']:.1f} % of {s['peak_tflops']:,.0f} TFLOP/s",
-        f"  peak memory       {s['peak_memory_gib']:.1f} GiB per GPU",
+        f"  peak memory       {s['peak_memory_gib']:.1f} GiB per GPU" + _too_much(s),
         f"  simulated         {format_size(s['network_bytes'])} over NICs, {format_size(s['scale_up_bytes'])} over scale-up links",
     ]
     if "wall_s" in s:  # not in the result file, which says the same wherever it was made
         ranks = f"{s['ranks']} rank{'s' if s['ranks'] > 1 else ''}"
         lines.append(f"  wall time         {s['wall_s']:.2f} s on {ranks}, {s['gpus_simulated']:,} GPUs played")
     return "\n".join(lines)
+
+
+def _too_much(s: dict[str, Any]) -> str:
+    """Warn where a GPU has less memory than that."""
+    if s["peak_memory_gib"] <= s.get("memory_gib", float("inf")):
+        return ""
+    return f"  [bold red]OUT OF MEMORY: the GPU has {s['memory_gib']:.1f} GiB; peak in {s['peak_memory_where']}[/]"
 
 
 def _interval(s: dict[str, Any]) -> list[str]:

@@ -25,6 +25,7 @@ def summary(run: Run, model: Model, gpus: Exec, links: Array, complete: bool) ->
     iteration_s = float(gpus.end.max()) * S / turns
     peak = work.peak_flops
     achieved = work.flops_per_step / iteration_s / n if iteration_s else 0.0
+    fullest = max(work.memory, key=lambda m: m.peak)
     return {
         "name": run.name,
         "iteration_time_s": iteration_s,
@@ -48,7 +49,9 @@ def summary(run: Run, model: Model, gpus: Exec, links: Array, complete: bool) ->
         "network_bytes": float(links[model.topology.link_tier == LINK_TIERS.index("nic")].sum() / 2),
         "scale_up_bytes": float(links[model.topology.link_tier == LINK_TIERS.index("scale_up")].sum() / 2),
         "busiest_links": _busiest(model, links, iteration_s * turns),
-        "peak_memory_gib": max(m.peak for m in work.memory) / 2**30,
+        "peak_memory_gib": fullest.peak / 2**30,
+        "peak_memory_where": fullest.peak_where,
+        "memory_gib": model.device.card.memory / 2**30,
         "version": __version__,
         "config_hash": config_hash(run),
     }
