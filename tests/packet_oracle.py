@@ -26,7 +26,7 @@ class Port:
         self.data: deque[Any] = deque()
         self.control: deque[Any] = deque()
         self.line: deque[int] = deque()  # NICs: flows that may send
-        self.free, self.paused, self.queue, self.ramp, self.held, self.off = 0, False, 0, 0, 0, False
+        self.free, self.paused, self.queue, self.ramp, self.held, self.over, self.off = 0, False, 0, 0, 0, 0, False
         self.count = dict.fromkeys(("bytes", "packets", "queue_max", "ecn", "pause_ps", "control_bytes"), 0)
         self.pause_t = 0
         self.credit = 1 << 60
@@ -159,11 +159,36 @@ class Oracle:
             self.push(t + int(self.limits[link][3]), TOGGLE, 0, ("credited", link, -size))
         if self.net.flow_control != "pfc" or self.top.vertex_kind[self.top.link_dst[link]] != SWITCH:
             return
-        port, (xoff, xon, _, delay) = self.ports[link], self.limits[link][:4]
+        port, (xoff, xon, headroom, delay) = self.ports[link], self.limits[link][:4]
+        if self.net.sharing == "dynamic":
+            self.count_pooled(t, link, size, int(xon), int(headroom), int(delay))
+            return
         port.held += size
         if (not port.off and port.held > xoff) or (port.off and port.held <= xon):
             port.off = not port.off
             self.push(t + int(delay), TOGGLE, 0, ("toggle", link))
+
+    def count_pooled(self, t: int, link: int, size: int, offset: int, headroom: int, delay: int) -> None:
+        """As `count_input` with a pool: an input's bytes are in its share of the pool or in its headroom."""
+        switch = int(self.top.link_dst[link])
+        inputs = [i for i in range(len(self.ports)) if self.top.link_dst[i] == switch]
+        pool = int(self.top.vertex_buffer[switch]) - sum(int(self.limits[i][2]) for i in inputs)
+        port, free = self.ports[link], pool - sum(self.ports[i].held for i in inputs)
+        if size > 0:
+            if port.over > 0 or size > free or port.held + size > self.net.alpha * free:
+                port.over += size
+                assert port.over <= headroom
+                change = not port.off
+            else:
+                port.held += size
+                change = False
+        else:
+            over = min(port.over, -size)
+            port.over, port.held, free = port.over - over, port.held + size + over, free - size - over
+            change = port.off and port.over == 0 and (port.held == 0 or port.held + offset <= self.net.alpha * free)
+        if change:
+            port.off = not port.off
+            self.push(t + delay, TOGGLE, 0, ("toggle", link))
 
     def receive(self, t: int, f: int, marked: bool) -> None:
         self.got[f] += 1

@@ -22,14 +22,17 @@ def played(seed: int, acks: str = "analytic", flow_control: str = "pfc"):
     traffic = cases.random_traffic(rng, fabric.nodes, int(rng.integers(2, 30)))
     xoff = int(rng.integers(5_000, 60_000))
     kmin = int(rng.integers(0, 30_000))
+    pooled = flow_control == "pool"
     network = replace(
         cases.PLAIN,
         acks=acks,
-        flow_control=flow_control,
+        flow_control="pfc" if pooled else flow_control,
+        sharing="dynamic" if pooled else "static",
+        alpha=1 / float(rng.choice([64, 128, 256])),
         credits=int(rng.integers(5_000, 60_000)),
         ack_every=int(rng.integers(1, 4)),
         payload=int(rng.choice([1000, 4096])),
-        pfc=Pfc(xoff=xoff, xon=int(rng.integers(0, xoff))),
+        pfc=Pfc(xon_offset=int(rng.integers(0, 20_000))) if pooled else Pfc(xoff=xoff, xon=int(rng.integers(0, xoff))),
         ecn=Ecn(kmin=kmin, kmax=kmin + int(rng.integers(0, 40_000)), pmax=float(rng.random())),
     )
     topology = topologies.build(fabric)
@@ -42,7 +45,7 @@ def played(seed: int, acks: str = "analytic", flow_control: str = "pfc"):
 
 
 @pytest.mark.parametrize("acks", ["analytic", "simulated"])
-@pytest.mark.parametrize("flow_control", ["pfc", "credits"])
+@pytest.mark.parametrize("flow_control", ["pfc", "credits", "pool"])
 @pytest.mark.parametrize("seed", range(20))
 def test_engine_equals_the_twin(seed, acks, flow_control):
     fabric, network, traffic, oracle = played(seed, acks, flow_control)
@@ -56,7 +59,7 @@ def test_engine_equals_the_twin(seed, acks, flow_control):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("acks", ["analytic", "simulated"])
-@pytest.mark.parametrize("flow_control", ["pfc", "credits"])
+@pytest.mark.parametrize("flow_control", ["pfc", "credits", "pool"])
 def test_results_do_not_depend_on_the_window(seed, acks, flow_control):
     fabric, network, traffic, oracle = played(100 + seed, acks, flow_control)
     for window in (1_000, 7_777, 50_001, 99_999):

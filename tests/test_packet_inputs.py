@@ -52,6 +52,15 @@ def test_too_little_headroom_is_reported_with_port_and_time():
     assert " us" in line and "->" in line
 
 
+def test_headrooms_beyond_a_shared_buffer():
+    place = tree(switch=Switch(radix=8, latency=300_000, buffer=MIB))
+    line = refused(place, replace(PLAIN, sharing="dynamic", pfc=Pfc(headroom=150_000)))
+    assert line == (
+        "network.pfc.headroom: expected a packet (4160 B) and the headroom of every port in the 1048576 B of buffer of leaf 0; "
+        "got 8 ports with 1200000 B of headroom"
+    )
+
+
 def test_credits_below_a_packet():
     line = refused(tree(), replace(PLAIN, flow_control="credits", credits=1000))
     assert line == "network.credits: expected at least a packet of 4160 B; got 1000 B"
@@ -68,6 +77,8 @@ def test_unknown_congestion_control_and_parameter():
 
 def test_fields_that_contradict_each_other():
     assert [name for name, _ in Ecn(kmin=2, kmax=1).problems()] == ["kmin"]
-    assert [name for name, _ in Network(sharing="dynamic").problems()] == ["sharing"]
+    assert [name for name, _ in Network(sharing="dynamic", flow_control="credits").problems()] == ["sharing"]
+    assert [name for name, _ in Network(sharing="dynamic", pfc=Pfc(xoff=10_000, xon=1)).problems()] == ["pfc.xoff", "pfc.xon"]
+    assert [name for name, _ in Network(pfc=Pfc(xon_offset=10_000)).problems()] == ["pfc.xon_offset"]
     assert [name for name, _ in Network(window=0).problems()] == ["window"]
     assert [name for name, _ in Network(flow_control="none", spreading="spray").problems()] == ["spreading"]

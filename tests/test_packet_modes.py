@@ -22,6 +22,7 @@ from tests.packet_cases import MIB, PLAIN, tree
 LOSSY = {"flow_control": "none", "recovery": Recovery("go_back_n", 200_000_000)}
 MODES: dict[str, dict] = {
     "pfc": {},
+    "pool": {"sharing": "dynamic", "alpha": 1 / 128, "pfc": Pfc(xon_offset=5_000)},
     "credits": {"flow_control": "credits"},
     "acks": {"acks": "simulated", "ack_every": 2},
     "dcqcn": {"congestion_control": CongestionControl("dcqcn")},
@@ -40,7 +41,7 @@ MODES: dict[str, dict] = {
 
 
 def network(mode: str, **more: object) -> Network:
-    return replace(PLAIN, pfc=Pfc(xoff=30_000, xon=20_000), **MODES[mode], **more)
+    return replace(PLAIN, **{"pfc": Pfc(xoff=30_000, xon=20_000)} | MODES[mode] | more)
 
 
 def fabric(buffer: int = 4 * MIB):

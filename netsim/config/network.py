@@ -13,15 +13,17 @@ from netsim.config.fields import Count, Index, Positive, Share, Size, Time
 class Pfc:
     """Priority flow control (IEEE 802.1Qbb) of the data class, for each input port of a switch.
 
-    xoff: buffered bytes of an input above which its sender is paused; xon: at or below which it may go on.
-    headroom: room above xoff for what is on the way when the pause is sent.
-    Left out: headroom is what the cable needs, xoff what is left of an equal share of the switch's buffer (at most 1 MiB), xon is xoff less
-    two packets.
+    headroom: room of an input for what is on the way when its sender is paused; left out, what the cable needs.
+    With `sharing: static` - xoff: buffered bytes of an input above which its sender is paused; left out, what the headroom leaves of an
+    equal share of the switch's buffer (at most 1 MiB). xon: at or below which it may go on; left out, xoff less two packets.
+    With `sharing: dynamic` xoff is alpha x (free bytes of what the headrooms leave of the buffer), moment by moment. xon_offset: how far
+    below that an input must be before its sender may go on; left out, two packets.
     """
 
     xoff: Size | None = None
     xon: Size | None = None
     headroom: Size | None = None
+    xon_offset: Size | None = None
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.xoff is not None and self.xon is not None and self.xon > self.xoff:
@@ -79,7 +81,8 @@ class Network:
     random one), adaptive (each packet the shortest queue), flowlet (adaptive for each burst; bursts are apart by flowlet_gap).
     flow_control: pfc (lossless RoCE), credits (InfiniBand), none (packets are lost when a buffer is full).
     pfc: thresholds; credits: buffer of an input port that its sender may fill.
-    sharing: how a lossy switch divides its buffer: static (an equal share per port) or dynamic (queue < alpha x free buffer).
+    sharing: how a switch divides its buffer: static (an equal share per port) or dynamic (alpha x free buffer, for each output queue with
+    flow_control none, for each input with pfc).
     ecn: marking thresholds; leave the section empty for the defaults, null for no marking.
     acks: analytic (they take the time of an idle path and no bandwidth) or simulated; ack_every: packets per acknowledgement.
     cnp_interval: least time between two congestion notifications of a queue pair.
@@ -111,7 +114,13 @@ class Network:
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.window == 0:
             yield "window", "expected a time above 0; got 0"
-        if self.sharing == "dynamic" and self.flow_control != "none":
-            yield "sharing", f"expected dynamic only with flow_control none; got flow_control {self.flow_control}"
+        if self.sharing == "dynamic" and self.flow_control == "credits":
+            yield "sharing", "expected static with flow_control credits, which promise room to each sender; got dynamic"
+        if self.sharing == "dynamic" and self.flow_control == "pfc":
+            for name in ("xoff", "xon"):
+                if (given := getattr(self.pfc, name)) is not None:
+                    yield f"pfc.{name}", f"expected none with sharing dynamic, whose threshold is alpha x free buffer; got {given} B"
+        if self.pfc.xon_offset is not None and (self.sharing, self.flow_control) != ("dynamic", "pfc"):
+            yield "pfc.xon_offset", f"expected none without sharing dynamic and flow_control pfc; got {self.pfc.xon_offset} B"
         if self.flow_control == "none" and self.spreading != "flow" and self.recovery.mode == "go_back_n":
             yield "spreading", f"expected flow, because go_back_n takes every packet that is overtaken for lost; got {self.spreading}"

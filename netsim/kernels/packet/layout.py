@@ -55,7 +55,7 @@ COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, QUEUED, CONTROL_BYTES,
 # QUEUED: bytes x time (ps) of what left a queue less that of what joined it, modulo 2^64; with what is queued now, the queue's integral
 
 # priority flow control, one row per link seen as input
-PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF = 3, 0, 1, 2, 3, 4, 5, 6, 7
+PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF, OVER, BEFORE = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 TOGGLES = 6  # log2 of pause and resume frames that may be under way on a link
 
 # sending side of a flow
@@ -88,7 +88,7 @@ CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOU
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
  N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS,
  TELEMETRY, KEEP_HISTORY, ORDERED, RECOVERY, TIMEOUT, N_GROUPS, FLOWLET_GAP, SHARED, LEAST_LATENCY,
- INSIDE_WINDOW, INSIDE_CALLS, INSIDE_LATENCY) = range(47)  # fmt: skip
+ INSIDE_WINDOW, INSIDE_CALLS, INSIDE_LATENCY, POOLED) = range(48)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
 HEADROOM, TOO_MANY_PAUSES, TOO_LATE = 1, 2, 3
 NO_RECOVERY, GO_BACK_N, SELECTIVE = 0, 1, 2
@@ -139,7 +139,7 @@ class State(NamedTuple):
     hop_set: Array  # int32[...], and so on: those of `structs.Routes`; only where switches choose
     set_ptr: Array  # int64[...]
     set_idx: Array  # int32[...]
-    buffer: Array  # int64[V, 2] shared buffer of a switch, and what its queue may take of what is free, in 1/65536
+    buffer: Array  # int64[V, 2] shared buffer of a switch, and what a queue or an input may take of what is free, in 1/65536
     flowlet: Array  # int64[n_switches << FLOWLETS << 1] (time of the latest packet, link)
     dep_edge: Array  # int32[D] edge of the plan
     dep_lag: Array  # int32[D]
@@ -152,7 +152,7 @@ class State(NamedTuple):
     done: Array  # int64[C] calls that have completed, in no order
     live: Array  # int64[C] calls under way, likewise
     load: Array  # int64[L] scratch
-    log: Array  # int64[3 G] departures of inputs near a threshold: key, bytes, next of the same input
+    log: Array  # int64[4 G] arrivals and departures of inputs near a threshold: key, bytes, next of the same input, (place, input)
     log_head: Array  # int64[L]
     scratch: Array  # int64[G]
     arrivals: Array  # int64[2 G] (time, meta) of what arrives at a switch in a window

@@ -5,9 +5,8 @@ reaches the far end one latency later. Control packets go before data that have 
 what arrived earlier, then pauses and resumes, then arrivals. A packet joins the queue at its arrival and leaves it when it starts.
 
 * ECN: an arriving data packet is marked by the queue in front of it: never up to kmin, always from kmax, between them with a probability
-that rises
-  linearly to pmax (RED on the instantaneous queue, as switches do for DCQCN: Zhu et al., "Congestion control for large-scale RDMA
-  deployments", SIGCOMM 2015).
+  that rises linearly to pmax (RED on the instantaneous queue, as switches do for DCQCN: Zhu et al., "Congestion control for large-scale
+  RDMA deployments", SIGCOMM 2015).
 * Loss (no flow control): an arriving data packet that does not fit into the port's share of the buffer is dropped.
 * Pause: data that have not started wait from a pause until the next resume.
 * Credits: a data packet starts once the far end has announced room for it.
@@ -38,11 +37,21 @@ def packet_bytes(s: Tables, meta: int) -> int:
 
 
 @njit(cache=True, forceinline=True)
-def depart(s: Tables, in_0: int, meta: int, nbytes: int, start: int, arrival: int) -> None:
-    """Tell the input that a packet came from that it has left; near a threshold also when."""
+def note(s: Tables, link: int, key: int, nbytes: int, place: int) -> None:
+    """Log that input `link` has let go of `nbytes`; rows are in order of (key, place)."""
+    log, g = s.log, s.scal[K.LOG_TOP]
+    log[g << 2], log[(g << 2) + 1], log[(g << 2) + 2], log[(g << 2) + 3] = key, nbytes, s.log_head[link], place << 32 | link
+    s.log_head[link] = g
+    s.scal[K.LOG_TOP] = g + 1
+
+
+@njit(cache=True, forceinline=True)
+def depart(s: Tables, in_0: int, p: int, meta: int, nbytes: int, start: int, arrival: int) -> None:
+    """Tell the input that a packet came from that it has left by port `p`; near a threshold also when."""
     link = s.in_idx[in_0 + (meta >> K.INPUT_SHIFT)]
     o = link << K.PFC
     if s.scal[K.FLOW_CONTROL] == K.CREDITS_ON:
+        s.port[(p << K.PORT) + K.CREDIT] -= nbytes
         t = start + s.pfc[o + K.DELAY]
         insert(s.arena, s.ring, s.scal, 3 * s.scal[K.N_LINKS] + link, K.HEAD, t, nbytes)
         if s.port[(link << K.PORT) + K.STARVED] != 0 and t < s.port_next[link]:
@@ -51,12 +60,7 @@ def depart(s: Tables, in_0: int, meta: int, nbytes: int, start: int, arrival: in
         return
     s.pfc[o + K.DEPARTED] += nbytes
     if s.pfc[o + K.SENT_OFF] & HOT:
-        g = s.scal[K.LOG_TOP]
-        s.log[3 * g] = start * 4 + (2 if start == arrival else 0)
-        s.log[3 * g + 1] = nbytes
-        s.log[3 * g + 2] = s.log_head[link]
-        s.log_head[link] = g
-        s.scal[K.LOG_TOP] = g + 1
+        note(s, link, start * 4 + (2 if start == arrival else 0), nbytes, p)
 
 
 @njit(cache=True, forceinline=True)
@@ -114,162 +118,168 @@ def on_wire(s: Tables, p: int) -> None:
             wake(s.send_next, s.send_block, s.link_dst[p], t)
 
 
+@njit(cache=True, forceinline=True)
+def join(
+    s: Tables, p: int, base: int, mask: int, tail: int, inq: int, must: int, bound: int, queue: int, limit: int, most: int, queued: int
+) -> tuple[int, int, int, int]:
+    """Let packets that arrive before `bound`, and the one at position `must`, join the queue of port `p`.
+
+    Up to `limit` bytes of queue nothing happens to them. Returns (position of the first that has not joined, queue, longest queue, queued).
+    """
+    arena, scal = s.arena, s.scal
+    while inq < tail:
+        k = base + ((inq & mask) << 1)
+        if arena[k] >= bound and inq != must:
+            break
+        meta = arena[k + 1]
+        size = scal[K.MTU] if meta & K.CLASS_MASK == 0 else packet_bytes(s, meta)
+        inq += 1
+        if queue > limit:
+            if queue + size > s.port[(p << K.PORT) + K.ROOM]:
+                arena[k + 1] = meta | K.LOST
+                s.count[(p << K.COUNT) + K.DROPS] += 1
+                continue
+            if scal[K.ECN_ON] != 0 and queue > scal[K.KMIN] and mark(scal, s.port, p << K.PORT, p, queue):
+                arena[k + 1] = meta | K.CE
+                s.count[(p << K.COUNT) + K.MARKS] += 1
+        queue += size
+        queued -= size * arena[k]
+        most = max(most, queue)
+    return inq, queue, most, queued
+
+
+@njit(cache=True)
+def obey(s: Tables, p: int, start: int, gate: int, end: int) -> int:
+    """Take the pauses and resumes of port `p` that come before `end` and before data that could start at `start`.
+
+    Returns the time from which data may start: `gate`, or that of the latest resume; NEVER while it is paused.
+    """
+    port, q = s.port, p << K.PORT
+    while port[q + K.TOGGLE_HEAD] < port[q + K.TOGGLE_TAIL]:
+        t = s.toggle[(p << K.TOGGLES) + (port[q + K.TOGGLE_HEAD] & ((1 << K.TOGGLES) - 1))]
+        if t >= end or (port[q + K.PAUSED] == 0 and t > start):
+            break
+        if port[q + K.PAUSED] == 0:
+            port[q + K.PAUSED], port[q + K.PAUSE_T], gate = 1, t, K.NEVER
+        else:
+            port[q + K.PAUSED], gate = 0, t
+            start = max(start, t)
+            s.count[(p << K.COUNT) + K.PAUSE_PS] += t - port[q + K.PAUSE_T]
+        port[q + K.TOGGLE_HEAD] += 1
+    return K.NEVER if port[q + K.PAUSED] != 0 else gate
+
+
+@njit(cache=True, forceinline=True)
+def control_time(s: Tables, p: int) -> int:
+    """Return when the control packet that is next at port `p` arrived, NEVER where there is none."""
+    o = (s.scal[K.N_LINKS] + p) << K.RING
+    if s.scal[K.ACKS] != K.SIMULATED or s.ring[o + K.MID] == s.ring[o + K.TAIL]:
+        return K.NEVER
+    return s.arena[s.ring[o + K.BASE] + ((s.ring[o + K.MID] & s.ring[o + K.MASK]) << 1)]
+
+
+@njit(cache=True, forceinline=True)
+def send_control(s: Tables, p: int, free: int, bound: int, end: int) -> int:
+    """Send what control packets may start before `end` and not after data, which could at `bound`; returns when the port is free then."""
+    o, arena, port = (s.scal[K.N_LINKS] + p) << K.RING, s.arena, s.port
+    base, mask, mid, tail = s.ring[o + K.BASE], s.ring[o + K.MASK], s.ring[o + K.MID], s.ring[o + K.TAIL]
+    ser, latency, first = port[(p << K.PORT) + K.SER_CONTROL], port[(p << K.PORT) + K.LATENCY], mid
+    while mid < tail:
+        k = base + ((mid & mask) << 1)
+        start = max(arena[k], free)
+        if start >= end or start > bound:
+            break
+        free = start + ser
+        arena[k] = free + latency
+        bound = max(bound, free)
+        mid += 1
+    s.ring[o + K.MID] = mid
+    s.count[(p << K.COUNT) + K.CONTROL_BYTES] += (mid - first) * s.scal[K.CONTROL_SIZE]
+    return free
+
+
+@njit(cache=True, forceinline=True)
+def due(s: Tables, p: int, control: int) -> int:
+    """Return when port `p`, whose first control packet came at `control`, has more to do."""
+    port, ring, o, q = s.port, s.ring, p << K.RING, p << K.PORT
+    mid, inq, tail, base, mask = ring[o + K.MID], ring[o + K.INQ], ring[o + K.TAIL], ring[o + K.BASE], ring[o + K.MASK]
+    more = K.NEVER
+    if mid < tail:
+        if port[q + K.PAUSED] == 0:
+            more = max(s.arena[base + ((mid & mask) << 1)], port[q + K.FREE])
+            if port[q + K.STARVED] != 0:
+                more = head_time(s.arena, ring, 3 * s.scal[K.N_LINKS] + p)
+        if inq < tail:
+            more = min(more, s.arena[base + ((inq & mask) << 1)])
+    if control < K.NEVER:
+        more = min(more, max(control, port[q + K.FREE]))
+    if port[q + K.TOGGLE_HEAD] < port[q + K.TOGGLE_TAIL]:
+        more = min(more, s.toggle[(p << K.TOGGLES) + (port[q + K.TOGGLE_HEAD] & ((1 << K.TOGGLES) - 1))])
+    return more
+
+
 @njit(cache=True)
 def play(s: Tables, p: int, end: int) -> None:
     """Play the output port of link `p` up to `end`."""
     arena, ring, port, scal = s.arena, s.ring, s.port, s.scal
     o, q = p << K.RING, p << K.PORT
     base, mask, mid, inq, tail = ring[o + K.BASE], ring[o + K.MASK], ring[o + K.MID], ring[o + K.INQ], ring[o + K.TAIL]
-    oc, simulated = (scal[K.N_LINKS] + p) << K.RING, scal[K.ACKS] == K.SIMULATED
-    c_base = c_mask = c_mid = c_tail = np.int64(0)
-    if simulated:
-        c_base, c_mask, c_mid, c_tail = ring[oc + K.BASE], ring[oc + K.MASK], ring[oc + K.MID], ring[oc + K.TAIL]
-    free, queue, ser, latency, paused = port[q + K.FREE], port[q + K.QUEUE], port[q + K.SER], port[q + K.LATENCY], port[q + K.PAUSED]
-    t_head, t_tail = port[q + K.TOGGLE_HEAD], port[q + K.TOGGLE_TAIL]
-    mtu, kmin = scal[K.MTU], scal[K.KMIN]
-    room = port[q + K.ROOM]
-    v = s.link_src[p]
-    in_0, network = s.in_ptr[v], v >= scal[K.FIRST_SWITCH]
-    mode = scal[K.FLOW_CONTROL] if network else 0
-    marking = network and scal[K.ECN_ON] != 0
-    ps_per_byte = s.ps_per_byte[p]
-    queue_max, nbytes, c_bytes, packets, marks, pause_ps = s.count[(p << K.COUNT) + K.QUEUE_MAX], 0, 0, 0, 0, 0
-    gate, drops, queued = np.int64(0), 0, np.int64(0)
-    limit = min(kmin if marking else K.NEVER, room - mtu)
+    free, queue, ser, latency, mtu = port[q + K.FREE], port[q + K.QUEUE], port[q + K.SER], port[q + K.LATENCY], scal[K.MTU]
+    pausing, gate = port[q + K.PAUSED] != 0 or port[q + K.TOGGLE_HEAD] < port[q + K.TOGGLE_TAIL], np.int64(0)
+    v, mode, limit = s.link_src[p], np.int64(0), K.NEVER  # links inside nodes: no thresholds, no flow control
+    if v >= scal[K.FIRST_SWITCH]:
+        mode, limit = scal[K.FLOW_CONTROL], min(scal[K.KMIN] if scal[K.ECN_ON] != 0 else K.NEVER, port[q + K.ROOM] - mtu)
+    in_0, control, longest = s.in_ptr[v], control_time(s, p), s.count[(p << K.COUNT) + K.QUEUE_MAX]
+    nbytes, packets, queued = 0, 0, np.int64(0)
 
     while True:
         # when would the next data packet start
         start = K.NEVER
         if mid < tail:
-            arrival = arena[base + ((mid & mask) << 1)]
-            start = max(arrival, free, gate)
-        # pauses and resumes before that
-        if paused != 0 or t_head < t_tail:
-            while t_head < t_tail:
-                t = s.toggle[(p << K.TOGGLES) + (t_head & ((1 << K.TOGGLES) - 1))]
-                if t >= end or (paused == 0 and t > start):
-                    break
-                if paused == 0:
-                    paused, port[q + K.PAUSE_T] = 1, t
-                else:
-                    paused, gate = 0, t
-                    start = max(start, t)
-                    pause_ps += t - port[q + K.PAUSE_T]
-                t_head += 1
-            if paused != 0:
-                start = K.NEVER
+            start = max(arena[base + ((mid & mask) << 1)], free, gate)
+        if pausing:
+            gate = obey(s, p, start, gate, end)
+            start = max(start, gate)
         if mode == K.CREDITS_ON and start < end:
-            start = await_credit(s, p, start, packet_bytes(s, arena[base + ((mid & mask) << 1) + 1]), end)
-            gate = start
+            start = gate = await_credit(s, p, start, packet_bytes(s, arena[base + ((mid & mask) << 1) + 1]), end)
         # control goes first
-        if c_mid < c_tail:
-            k = c_base + ((c_mid & c_mask) << 1)
-            c_start = max(arena[k], free)
-            if c_start <= start:
-                if c_start >= end:
-                    break
-                free = c_start + port[q + K.SER_CONTROL]
-                arena[k] = free + latency
-                c_mid += 1
-                c_bytes += scal[K.CONTROL_SIZE]
-                continue
+        if control < end and max(control, free) < end and max(control, free) <= start:
+            free = send_control(s, p, free, start, end)
+            control = control_time(s, p)
+            continue
+        # what arrives before this packet starts joins the queue; this packet itself at the latest now
+        inq, queue, longest, queued = join(
+            s, p, base, mask, tail, inq, mid if start < end else -1, min(start, end), queue, limit, longest, queued
+        )
         if start >= end:
             break
-        # what arrives before this packet starts joins the queue; this packet itself at the latest now
-        while inq < tail:
-            k = base + ((inq & mask) << 1)
-            if arena[k] >= start and inq > mid:
-                break
-            meta = arena[k + 1]
-            size = mtu if meta & K.CLASS_MASK == 0 else packet_bytes(s, meta)
-            if queue > limit:
-                if queue + size > room:
-                    arena[k + 1] = meta | K.LOST
-                    drops += 1
-                    inq += 1
-                    continue
-                if marking and queue > kmin and mark(scal, port, q, p, queue):
-                    arena[k + 1] = meta | K.CE
-                    marks += 1
-            queue += size
-            queued -= size * arena[k]
-            inq += 1
-            if queue > queue_max:
-                queue_max = queue
         # transmission
         k = base + ((mid & mask) << 1)
         meta = arena[k + 1]
+        mid += 1
         if meta & K.LOST:
             arena[k] = start + latency
-            mid += 1
             continue
-        if meta & K.CLASS_MASK == 0:
-            size = mtu
-            free = start + ser
-        else:
+        size, took = mtu, ser
+        if meta & K.CLASS_MASK != 0:
             size = packet_bytes(s, meta)
-            free = start + transfer(size, ps_per_byte)
-        if scal[K.TELEMETRY] != 0:
-            report(s, meta, queue - size, s.count[(p << K.COUNT) + K.BYTES] + nbytes, start, 1e12 / ps_per_byte)
-        if mode != 0:
-            depart(s, in_0, meta, size, start, arena[k])
-        arena[k] = free + latency
-        if mode == K.CREDITS_ON:
-            port[q + K.CREDIT] -= size
+            took = transfer(size, s.ps_per_byte[p])
         queue -= size
         queued += size * start
-        mid += 1
+        if scal[K.TELEMETRY] != 0:
+            report(s, meta, queue, s.count[(p << K.COUNT) + K.BYTES] + nbytes, start, 1e12 / s.ps_per_byte[p])
+        if mode != 0:
+            depart(s, in_0, p, meta, size, start, arena[k])
+        free = start + took
+        arena[k] = free + latency
         nbytes += size
         packets += 1
 
-    # what arrives after the last start
-    while inq < tail:
-        k = base + ((inq & mask) << 1)
-        if arena[k] >= end:
-            break
-        meta = arena[k + 1]
-        size = packet_bytes(s, meta)
-        if queue > limit:
-            if queue + size > room:
-                arena[k + 1] = meta | K.LOST
-                drops += 1
-                inq += 1
-                continue
-            if marking and queue > kmin and mark(scal, port, q, p, queue):
-                arena[k + 1] = meta | K.CE
-                marks += 1
-        queue += size
-        queued -= size * arena[k]
-        inq += 1
-        if queue > queue_max:
-            queue_max = queue
-
     ring[o + K.MID], ring[o + K.INQ] = mid, inq
-    if simulated:
-        ring[oc + K.MID] = c_mid
-    port[q + K.FREE], port[q + K.QUEUE], port[q + K.PAUSED], port[q + K.TOGGLE_HEAD] = free, queue, paused, t_head
-    c = p << K.COUNT
-    s.count[c + K.BYTES] += nbytes
-    s.count[c + K.PACKETS] += packets
-    s.count[c + K.QUEUE_MAX] = queue_max
-    s.count[c + K.QUEUED] += queued
-    s.count[c + K.MARKS] += marks
-    s.count[c + K.DROPS] += drops
-    s.count[c + K.PAUSE_PS] += pause_ps
-    s.count[c + K.CONTROL_BYTES] += c_bytes
-
-    # when there is more to do
-    more = K.NEVER
-    if mid < tail:
-        if paused == 0:
-            more = max(arena[base + ((mid & mask) << 1)], free)
-            if mode == K.CREDITS_ON and port[q + K.STARVED] != 0:
-                more = head_time(arena, ring, 3 * scal[K.N_LINKS] + p)
-        if inq < tail:
-            more = min(more, arena[base + ((inq & mask) << 1)])
-    if c_mid < c_tail:
-        more = min(more, max(arena[c_base + ((c_mid & c_mask) << 1)], free))
-    if t_head < t_tail:
-        more = min(more, s.toggle[(p << K.TOGGLES) + (t_head & ((1 << K.TOGGLES) - 1))])
-    s.port_next[p] = more
+    port[q + K.FREE], port[q + K.QUEUE] = free, queue
+    s.count[(p << K.COUNT) + K.BYTES] += nbytes
+    s.count[(p << K.COUNT) + K.PACKETS] += packets
+    s.count[(p << K.COUNT) + K.QUEUE_MAX] = longest
+    s.count[(p << K.COUNT) + K.QUEUED] += queued
+    s.port_next[p] = due(s, p, control)
     on_wire(s, p)

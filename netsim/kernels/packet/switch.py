@@ -1,17 +1,16 @@
 """A switch for one window: take what arrives, file it at the output ports, play those, and see which inputs must pause their senders.
 
 Arrivals before `end` are all on the wires already, because nothing that leaves during the window can arrive in it. Each output port is then
-played on its own. Pauses depend on departures of several ports: a port notes what left each input, and where an input may
-have crossed a threshold its arrivals and departures are put in time order afterwards. A pause reaches the sender a latency later, that is
-in a later window.
+played on its own; only then, from what has come and gone, follows who must pause (see `pause`).
 """
 
 import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.port import HOT, on_wire, packet_bytes, play
-from netsim.kernels.packet.ring import insert, wake
+from netsim.kernels.packet.pause import crowded, near, pool_crossings, settle_account, watch, watch_all
+from netsim.kernels.packet.port import on_wire, packet_bytes, play
+from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.spread import collect, deal, sprayed, total_bytes
 from netsim.kernels.packet.tables import Tables
 
@@ -65,83 +64,19 @@ def gather(s: Tables, link: int, end: int) -> int:
     return total
 
 
-@njit(cache=True, inline="always")
-def watch(s: Tables, link: int, before: int) -> None:
-    """Log what has arrived on `link` since ring position `before`, and have its departures logged."""
-    arena, ring, log = s.arena, s.ring, s.log
-    s.pfc[(link << K.PFC) + K.SENT_OFF] |= HOT
-    s.log_head[link] = -1
-    o, g = link << K.RING, s.scal[K.LOG_TOP]
-    for i in range(before, ring[o + K.HEAD]):
-        k = ring[o + K.BASE] + ((i & ring[o + K.MASK]) << 1)
-        log[3 * g], log[3 * g + 1], log[3 * g + 2] = arena[k] * 4 + 1, -packet_bytes(s, arena[k + 1]), s.log_head[link]
-        s.log_head[link] = g
-        g += 1
-    s.scal[K.LOG_TOP] = g
-
-
-@njit(cache=True)
-def pause(s: Tables, link: int) -> None:
-    """Go through arrivals and departures of an input in time order, and send pauses and resumes to its sender.
-
-    At one moment: what left because it arrived earlier, then arrivals, then what left at once.
-    """
-    pfc, log, order = s.pfc, s.log, s.scratch
-    o = link << K.PFC
-    n, g = 0, s.log_head[link]
-    while g >= 0:
-        n += 1
-        order[s.scal[K.LOG_SIZE] - n] = g
-        g = log[3 * g + 2]
-    first = s.scal[K.LOG_SIZE] - n
-    for i in range(first + 1, s.scal[K.LOG_SIZE]):
-        g, j = order[i], i
-        while j > first and log[3 * order[j - 1]] > log[3 * g]:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = g
-    held, off = pfc[o + K.HELD], pfc[o + K.SENT_OFF] & 1
-    for i in range(first, s.scal[K.LOG_SIZE]):
-        g = order[i]
-        held -= log[3 * g + 1]
-        if off == 0 and held > pfc[o + K.XOFF]:
-            off = 1
-        elif off == 1 and held <= pfc[o + K.XON]:
-            off = 0
-        else:
-            if held > pfc[o + K.LIMIT] and s.scal[K.ERROR] == 0:
-                s.scal[K.ERROR], s.scal[K.ERROR_LINK], s.scal[K.ERROR_T] = K.HEADROOM, link, log[3 * g] >> 2
-            continue
-        toggle(s, link, (log[3 * g] >> 2) + pfc[o + K.DELAY])
-    pfc[o + K.HELD], pfc[o + K.SENT_OFF] = held, off
-
-
-@njit(cache=True, inline="always")
-def toggle(s: Tables, link: int, t: int) -> None:
-    """Pause the sender of `link` at `t`, or let it go on if it is paused then."""
-    q = link << K.PORT
-    tail = s.port[q + K.TOGGLE_TAIL]
-    if tail - s.port[q + K.TOGGLE_HEAD] >= 1 << K.TOGGLES:
-        s.scal[K.ERROR], s.scal[K.ERROR_LINK], s.scal[K.ERROR_T] = K.TOO_MANY_PAUSES, link, t
-        return
-    s.toggle[(link << K.TOGGLES) + (tail & ((1 << K.TOGGLES) - 1))] = t
-    s.port[q + K.TOGGLE_TAIL] = tail + 1
-    s.port_next[link] = min(s.port_next[link], t)
-    wake(s.send_next, s.send_block, s.link_src[link], t)
-
-
 @njit(cache=True)
 def switch(s: Tables, v: int, end: int) -> None:
     """Play switch `v`, of the network or inside a node, up to `end`."""
     scal, pfc, ring = s.scal, s.pfc, s.ring
     in_0, in_1 = s.in_ptr[v], s.in_ptr[v + 1]
     pausing = v >= scal[K.FIRST_SWITCH] and scal[K.FLOW_CONTROL] == K.PFC_ON
+    pooled = pausing and scal[K.POOLED] != 0
     scal[K.LOG_TOP] = 0
     choosing, n = v >= scal[K.FIRST_SWITCH] and (scal[K.SPREAD] >= K.ADAPTIVE or scal[K.SHARED] != 0), 0
     for i in range(in_0, in_1):
         link = s.in_idx[i]
-        before = ring[(link << K.RING) + K.HEAD]
         o = link << K.PFC
+        before = ring[(link << K.RING) + K.HEAD]
         if s.wire_next[link] < end:
             if choosing:
                 n = collect(s, link, end, n)
@@ -151,8 +86,12 @@ def switch(s: Tables, v: int, end: int) -> None:
             if scal[K.ACKS] == K.SIMULATED:
                 gather_control(s, link, end)
             on_wire(s, link)
-        if pausing and (pfc[o + K.SENT_OFF] != 0 or pfc[o + K.HELD] + pfc[o + K.ARRIVED] > pfc[o + K.XOFF]):
+        if pausing and near(s, link):
             watch(s, link, before)
+        if pooled:
+            pfc[o + K.BEFORE] = before
+    if pooled and crowded(s, v):
+        watch_all(s, v)
     if choosing:
         deal(s, v, n)
 
@@ -162,16 +101,11 @@ def switch(s: Tables, v: int, end: int) -> None:
         if s.port_next[link] < end:
             play(s, link, end)
         more = min(more, s.port_next[link])
-
+    if pooled:
+        pool_crossings(s, v)
     for i in range(in_0, in_1):
         link = s.in_idx[i]
         more = min(more, s.wire_next[link])
         if pausing:
-            o = link << K.PFC
-            if pfc[o + K.SENT_OFF] & HOT:
-                pause(s, link)
-            else:
-                pfc[o + K.HELD] += pfc[o + K.ARRIVED] - pfc[o + K.DEPARTED]
-            pfc[o + K.ARRIVED] = 0
-            pfc[o + K.DEPARTED] = 0
+            settle_account(s, link)
     s.send_next[v] = more

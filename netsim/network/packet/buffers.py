@@ -15,6 +15,7 @@ def thresholds(topology: Topology, network: Network) -> Array:
     """Return int64[L, 6] per link: xoff, xon, limit (bytes of this input in the switch), delay (ps, from a decision at the far end until
     this end obeys), room (bytes in the queue of this output), credits (bytes that this end may send unasked).
 
+    Where inputs share the buffer, xoff is 0, xon how far below the threshold of the moment a sender may go on, and limit the headroom.
     Raises `InputError` where a buffer is too small for a packet or for the thresholds.
     """
     top, mtu = topology, network.payload + network.header
@@ -63,6 +64,11 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
     pfc = network.pfc
     needed = np.ceil((delay + topology.link_latency[link]) * topology.link_rate[link] / 1e12).astype(np.int64) + 2 * mtu
     headroom = needed if pfc.headroom is None else np.full(link.size, pfc.headroom)
+    if network.sharing == "dynamic":
+        offset = 2 * mtu if pfc.xon_offset is None else pfc.xon_offset
+        table = np.stack([np.zeros(link.size, np.int64), np.full(link.size, offset), headroom], axis=1)
+        _room_for_pool(topology, link, headroom, mtu)
+        return table
     xoff = np.minimum(MOST_XOFF, share - headroom) if pfc.xoff is None else np.full(link.size, pfc.xoff)
     tight = np.flatnonzero((xoff < mtu) | (xoff + headroom > share))
     if tight.size:
@@ -75,6 +81,41 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
     if (xon > xoff).any():
         raise InputError(f"network.pfc.xon: expected at most xoff ({int(xoff[xon > xoff][0])} B); got {pfc.xon} B")
     return np.stack([xoff, xon, xoff + headroom], axis=1)
+
+
+def _room_for_pool(topology: Topology, link: Array, headroom: Array, mtu: int) -> None:
+    """Raise `InputError` where the headrooms of a switch leave no packet's room to share."""
+    switch, n = topology.link_dst[link], topology.vertex_kind.size
+    total, ports = np.bincount(switch, headroom, n).astype(np.int64), np.bincount(switch, minlength=n)
+    tight = np.flatnonzero((ports > 0) & (topology.vertex_buffer - total < mtu))
+    if tight.size:
+        v = int(tight[0])
+        raise InputError(
+            f"network.pfc.headroom: expected a packet ({mtu} B) and the headroom of every port in the "
+            f"{int(topology.vertex_buffer[v])} B of buffer of {vertex_name(topology, v)}; "
+            f"got {int(ports[v])} ports with {int(total[v])} B of headroom"
+        )
+
+
+def bus_rate(topology: Topology, network: Network) -> Array:
+    """float64[L]: the rate at which the bus between GPU and NIC lets the NIC's links carry packets; infinite elsewhere.
+
+    The bus moves payload only. Ports of a NIC share it equally. A NIC that sends fetches data no faster, and one that cannot hand them on
+    lets its switch send no faster: on either side link and bus follow each other as one link of the lesser rate.
+    """
+    top, rate = topology, np.full(topology.link_rate.size, np.inf)
+    src, dst, first = top.vertex_kind[top.link_src], top.vertex_kind[top.link_dst], top.n_gpus + top.n_nodes
+    out, into = top.link_src - first, top.link_dst - first
+    for cable, nic, bus, bus_nic in (
+        ((src == NIC) & (dst == SWITCH), out, (src == GPU) & (dst == NIC), into),
+        ((src == SWITCH) & (dst == NIC), into, (src == NIC) & (dst == GPU), out),
+    ):
+        widest = np.zeros(top.n_nics)
+        np.maximum.at(widest, bus_nic[bus], top.link_rate[bus])
+        ports = np.bincount(nic[cable], minlength=top.n_nics)
+        share = widest[nic[cable]] * (network.payload + network.header) / network.payload / ports[nic[cable]]
+        rate[cable] = np.where(share > 0, share, np.inf)
+    return rate
 
 
 def window(topology: Topology, network: Network, links: Array) -> tuple[int, int]:

@@ -31,6 +31,7 @@ class PacketEngine:
             (topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] >= NIC) & (topology.link_rate > 0)
         )
         self._tables: Tables | None = None
+        self._bus_rate = buffers.bus_rate(topology, network)
         self._changes: list[tuple[int, int, float]] = []
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
@@ -119,9 +120,9 @@ class PacketEngine:
     def _apply(self, link: int, rate: float) -> None:
         s, q, v = self.state, link << k.PORT, int(self.state.link_src[link])
         if rate > 0:
-            s.ps_per_byte[link] = per_byte = 1e12 / rate
+            s.ps_per_byte[link] = per_byte = 1e12 / min(rate, float(self._bus_rate[link]))
             s.port[q + k.SER] = int(s.scal[k.MTU] * per_byte + 0.5)
-            s.port[q + k.SER_CONTROL] = int(s.scal[k.CONTROL_SIZE] * per_byte + 0.5)
+            s.port[q + k.SER_CONTROL] = int(s.scal[k.CONTROL_SIZE] * 1e12 / rate + 0.5)
         busy = s.port[q + k.FREE]
         s.port[q + k.FREE] = (self.now_ps if busy == k.NEVER else busy) if rate > 0 else k.NEVER
         for table, place in ((s.port_next, link), (s.send_next, v), (s.send_block, v >> k.BLOCK_SHIFT)):
@@ -294,7 +295,7 @@ class PacketEngine:
         most = np.bincount(top.link_src, 2 + s.scal[k.WINDOW_PS] / smallest) + np.bincount(top.link_dst, 2 + s.scal[k.WINDOW_PS] / smallest)
         g = int(most[top.n_gpus + top.n_nodes + top.n_nics :].max(initial=1))
         s.scal[k.LOG_SIZE] = g
-        self.state = s._replace(log=np.zeros(3 * g, np.int64), scratch=np.zeros(g, np.int64), arrivals=np.zeros(2 * g + 2, np.int64))
+        self.state = s._replace(log=np.zeros(4 * g, np.int64), scratch=np.zeros(g, np.int64), arrivals=np.zeros(2 * g + 2, np.int64))
 
     def _compact(self) -> None:
         """Move all rings to a fresh arena when more than half of it has been given out."""

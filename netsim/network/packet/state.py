@@ -5,6 +5,7 @@ import numpy as np
 from netsim.config.network import Network
 from netsim.kernels.packet import layout as k
 from netsim.kernels.structs import GPU, NIC, Array, Topology
+from netsim.network.packet import buffers
 
 PMAX_ONE = 1 << 40
 LINE = 64
@@ -33,7 +34,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
             count=np.zeros(n_links << k.COUNT, np.int64),
             pfc=pfc.ravel(),
             toggle=np.zeros(n_links << k.TOGGLES, np.int64),
-            ps_per_byte=ps_per_byte(topology),
+            ps_per_byte=ps_per_byte(np.minimum(topology.link_rate, buffers.bus_rate(topology, network))),
             wire_next=np.full(n_links, k.NEVER),
             port_next=np.full(n_links, k.NEVER),
             receive_next=np.full(n_vertices, k.NEVER),
@@ -59,7 +60,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
             hop_set=np.zeros(1, np.int32),
             set_ptr=np.zeros(1, np.int64),
             set_idx=np.zeros(1, np.int32),
-            buffer=_buffers(topology, network),
+            buffer=_buffers(topology, network, thresholds[:, 2]),
             flowlet=np.zeros(1, np.int64),
             dep_edge=np.zeros(1, np.int32),
             dep_lag=np.zeros(1, np.int32),
@@ -72,7 +73,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
             done=np.zeros(1, np.int64),
             live=np.zeros(1, np.int64),
             load=np.zeros(n_links, np.int64),
-            log=np.zeros(3, np.int64),
+            log=np.zeros(4, np.int64),
             log_head=np.full(n_links, -1),
             scratch=np.zeros(1, np.int64),
             arrivals=np.zeros(2, np.int64),
@@ -96,19 +97,16 @@ def _aligned(array: Array) -> Array:
     return view
 
 
-def ps_per_byte(topology: Topology) -> Array:
+def ps_per_byte(rate: Array) -> Array:
     """float64[L]: picoseconds that a byte takes on each link; 0 where the link has failed."""
-    rate = topology.link_rate
     return np.divide(1e12, rate, out=np.zeros_like(rate), where=rate > 0)
 
 
-def _buffers(topology: Topology, network: Network) -> Array:
-    """(bytes, alpha) of every vertex, flat."""
-    return (
-        np.stack([topology.vertex_buffer, np.full(topology.vertex_kind.size, round(network.alpha * 65536))], axis=1)
-        .astype(np.int64)
-        .ravel()
-    )
+def _buffers(topology: Topology, network: Network, limit: Array) -> Array:
+    """(bytes that ports share, alpha) of every vertex, flat; headrooms are not shared."""
+    n, own = topology.vertex_kind.size, np.where(limit < buffers.UNLIMITED, limit, 0)
+    pool = topology.vertex_buffer - np.bincount(topology.link_dst, own, n) * (network.flow_control == "pfc")
+    return np.stack([pool, np.full(n, round(network.alpha * 65536))], axis=1).astype(np.int64).ravel()
 
 
 def _by(vertex: Array, n: int) -> tuple[Array, Array]:
@@ -131,6 +129,7 @@ def _scalars(topology: Topology, network: Network, seed: int) -> Array:
     scal[k.FLOWLET_GAP] = network.flowlet_gap
     scal[k.ORDERED] = network.spreading == "flow" and not lossy
     scal[k.SHARED] = lossy and network.sharing == "dynamic"
+    scal[k.POOLED] = network.flow_control == "pfc" and network.sharing == "dynamic"
     if lossy:
         scal[k.RECOVERY] = {"go_back_n": k.GO_BACK_N, "selective": k.SELECTIVE}[network.recovery.mode]
         scal[k.TIMEOUT] = network.recovery.timeout
@@ -149,10 +148,10 @@ def _scalars(topology: Topology, network: Network, seed: int) -> Array:
 
 
 def _ports(topology: Topology, network: Network, room: Array, credit: Array) -> Array:
-    scal_mtu, per_byte = network.payload + network.header, ps_per_byte(topology)
+    mtu, data = network.payload + network.header, np.minimum(topology.link_rate, buffers.bus_rate(topology, network))
     port = np.zeros((topology.link_src.size, 1 << k.PORT), np.int64)
-    port[:, k.SER] = np.floor(scal_mtu * per_byte + 0.5)
-    port[:, k.SER_CONTROL] = np.floor(network.control * per_byte + 0.5)
+    port[:, k.SER] = np.floor(mtu * ps_per_byte(data) + 0.5)
+    port[:, k.SER_CONTROL] = np.floor(network.control * ps_per_byte(topology.link_rate) + 0.5)
     port[:, k.LATENCY] = topology.link_latency
     port[:, k.READY] = port[:, k.READY_TAIL] = -1
     port[:, k.ROOM] = room
