@@ -18,7 +18,7 @@ def next_completion(s: Tables) -> int:
     """Return the bound, NEVER where no call is under way."""
     now, n_blocks = s.scal[k.NOW], (s.scal[k.N_VERTICES] + 31) >> k.BLOCK_SHIFT
     done = first_done(s)
-    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + least_latency(s))
+    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + s.scal[k.LEAST_LATENCY])
     event = min(event, k.NEVER)
     while True:
         least, which = done, -1
@@ -30,12 +30,6 @@ def next_completion(s: Tables) -> int:
             return max(least, min(event, done))
         s.call[which + k.BOUND] = max(event, now + unsent_ps(s, which))
         s.call[which + k.BOUND_AT] = now
-
-
-@njit(cache=True, forceinline=True)
-def least_latency(s: Tables) -> int:
-    """Return the shortest latency of the links in use: those inside nodes count only while a call uses them."""
-    return s.scal[k.LEAST_LATENCY] if s.scal[k.INSIDE_CALLS] == 0 else s.scal[k.INSIDE_LATENCY]
 
 
 @njit(cache=True)

@@ -271,12 +271,13 @@ class PacketEngine:
         return first
 
     def _set_window(self) -> None:
-        """Choose the window, and note the least latency; links inside nodes count once a call uses them."""
-        scal = self.state.scal
-        scal[k.WINDOW_PS], scal[k.LEAST_LATENCY] = buffers.window(self.topology, self.network, self._timed_links)
-        inside = np.arange(2 * self.topology.n_gpus) if self._uses_scale_up else self._timed_links[:0]
-        pair = buffers.window(self.topology, self.network, inside)
-        scal[k.INSIDE_WINDOW], scal[k.INSIDE_LATENCY] = min(scal[k.WINDOW_PS], pair[0]), min(scal[k.LEAST_LATENCY], pair[1])
+        """Choose the window; the latency inside nodes counts once a call uses it."""
+        scal, top = self.state.scal, self.topology
+        scal[k.WINDOW_PS], scal[k.LEAST_LATENCY] = buffers.window(top, self.network, self._timed_links)
+        inside = (top.link_latency[: top.n_gpus] + top.link_latency[top.n_gpus : 2 * top.n_gpus]).min(initial=buffers.UNLIMITED)
+        if self._uses_scale_up and inside <= 0:
+            raise InputError("topology.scale_up.latency: expected a latency above 0, because windows are as long as the shortest; got 0 ps")
+        scal[k.INSIDE_WINDOW] = min(scal[k.WINDOW_PS], inside) if self._uses_scale_up else scal[k.WINDOW_PS]
 
     def _choices(self, routes: Routes) -> None:
         """Give switches the routes, if they choose packet by packet."""

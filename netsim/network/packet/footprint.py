@@ -85,7 +85,6 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     rows[:, k.GAP_PS], rows[:, k.COPY_PS] = _time(plan.edge_msg_bytes, plan.edge_pace), _time(plan.edge_msg_bytes, plan.edge_burst)
     rows[:, k.COPY_LAST] = _time(rest, plan.edge_burst)
     rows[:, k.SCALE_UP_EDGE], rows[:, k.TO_NIC] = inside, bus_out
-    rows[:, k.PACE_PS] = _pace(plan)
     fp.n_tokens = int(tokens.sum())
     return fp
 
@@ -133,14 +132,6 @@ def _merge(inside: Array, within: Array, outside: tuple[Array, Array]) -> tuple[
     mask = np.repeat(inside, length)
     links[mask], links[~mask] = within.ravel(), outside[1]
     return ptr, links
-
-
-def _pace(plan: Plan) -> Array:
-    """int64[E]: least time from message to message of a connection, at the highest rate that its bundle allows."""
-    heaviest = np.zeros(plan.bundle_cap.size, np.int64)
-    np.maximum.at(heaviest, plan.edge_bundle, plan.edge_bytes)
-    rate = plan.bundle_cap[plan.edge_bundle] * plan.edge_bytes / np.maximum(heaviest, 1)[plan.edge_bundle]
-    return np.floor(plan.edge_msg_bytes * 1e12 / np.maximum(rate, 1.0) + 0.5).astype(np.int64)
 
 
 def _return_ps(topology: Topology, network: Network, fp: Footprint) -> Array:
