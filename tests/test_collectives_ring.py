@@ -1,5 +1,7 @@
 """Rings: worked examples byte by byte, and laws that hold for every ring."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -90,11 +92,16 @@ def test_one_gpu_per_node_uses_one_nic():
 
 
 def test_queue_pairs_share_the_messages():
-    one, two = (
-        plan("all_gather", 2**28, comm(2), H100, Nccl(NCCL_ALGO="Ring", NCCL_PROTO="Simple", NCCL_IB_QPS_PER_CONNECTION=q)) for q in (1, 2)
-    )
+    nccl = [replace(RING, NCCL_IB_QPS_PER_CONNECTION=q, NCCL_IB_SPLIT_DATA_ON_QPS=1) for q in (1, 2)]
+    one, two = (plan("all_gather", 2**28, comm(2), H100, choice) for choice in nccl)
     assert (nic_bytes(one, comm(2)) == nic_bytes(two, comm(2))).all()
     assert len(set(two.edge_qp[two.edge_nic_src >= 0])) == 2 * len(set(one.edge_qp[one.edge_nic_src >= 0]))
+
+
+def test_queue_pairs_that_carry_messages_in_turn_are_left_to_the_engines():
+    in_turn = plan("all_gather", 2**28, comm(2), H100, replace(RING, NCCL_IB_QPS_PER_CONNECTION=2))
+    assert in_turn.qps == 2
+    assert in_turn.edge_qp.tolist() == plan("all_gather", 2**28, comm(2), H100, RING).edge_qp.tolist()
 
 
 @pytest.mark.parametrize("op", ["broadcast", "reduce"])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from netsim.config.topology import Fabric, Host, Link, ScaleUp, Switch
 from netsim.kernels.structs import Array, Plan
@@ -118,6 +119,35 @@ def test_messages_keep_the_pace_of_their_edge():
     p = plan([0], [1], 6, FOUR, 8, [[]], edge_pace=pace, edge_burst=burst, edge_delay_ps=np.array([9_000]))
     back = 2 * D + W + 2 * A
     assert completion(BARE, p, [0, 1]) == 7_000 + 5 * 15 * S + 10 * S + 9_000 + back
+
+
+@pytest.mark.parametrize("qps", [1, 4])
+def test_queue_pairs_take_turns_on_paths_of_their_own(qps):
+    """Messages in turn on queue pairs that a hash sends over several spines; the NIC sends them all, so the time is the same."""
+    place = Fabric(
+        builder="leaf_spine", nodes=8, gpus_per_node=1, segment=4, host=Host(latency=0),
+        link=Link(rate=50e9, latency=D), switch=Switch(radix=8, latency=W),
+    )  # fmt: skip
+    network, p = replace(PLAIN, qps=qps), plan([0], [1], 22, FOUR, 30, [[]])
+    engine = cases.engine(place, network)
+    engine.start(np.array([5]), np.array([engine.register(p, np.array([0, 7]))]), np.array([0]))
+    done, when = engine.advance(PS_NEVER)
+    assert (done.tolist(), when.tolist()) == ([5], [7_000 + message(88, 4)])
+    top = engine.topology
+    up = (top.vertex_tier[top.link_src] == 1) & (top.vertex_tier[top.link_dst] == 2)
+    sent = engine.counters()["packets"][up]
+    assert sent.sum() == 88 and (np.count_nonzero(sent) > 1) == (qps > 1)
+
+
+def test_messages_of_a_connection_are_at_hand_in_order_whatever_queue_pair_brings_them():
+    """A chain over two queue pairs, the last message short and alone on its turn: every byte counts once, in order."""
+    p = plan([0, 1], [1, 2], 5, FOUR, 2, [[], [(0, 0)]])._replace(qps=3)
+    p = p._replace(edge_bytes=p.edge_bytes - 10_000)
+    engine = cases.engine(BARE, PLAIN)
+    engine.start(np.array([0]), np.array([engine.register(p, np.array([0, 1, 2]))]), np.array([0]))
+    assert engine.advance(PS_NEVER)[0].tolist() == [0]
+    nic = engine.topology.vertex_kind[engine.topology.link_src] == 2
+    assert engine.counters()["bytes"][nic].sum() == 2 * (5 * FOUR - 10_000 + 64 * 18)
 
 
 def test_merged_channels_are_connections_of_their_own_between_nics():

@@ -47,4 +47,4 @@ def plan(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Ncc
     )  # fmt: skip
     build = importlib.import_module(f"netsim.collectives.algorithms.{algorithm}").build
     built: Plan = build(call)
-    return built
+    return built._replace(qps=nccl.qps)

@@ -15,7 +15,7 @@ PROTOCOLS = ("ll", "ll128", "simple")
 FUNCTIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
 NO_EFFECT = (
     "NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT",
-    "NCCL_SOCKET_IFNAME", "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_AR_THRESHOLD",
+    "NCCL_SOCKET_IFNAME", "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_AR_THRESHOLD",
 )  # fmt: skip
 """Variables that people carry in their scripts and that change nothing here: accepted, and kept in the result file."""
 
@@ -66,9 +66,10 @@ class Nccl:
     * NCCL_CROSS_NIC: 0 rings stay on one rail, 1 the same ring on every node, 2 automatic.
     * NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL: relay through the GPU next to the peer's rail (below 2, sends do not).
     * NCCL_GRAPH_FILE: channels from a file (NCCL's XML, or the same in JSON) in place of the built-in rules.
-    * NCCL_IB_QPS_PER_CONNECTION: queue pairs of a network connection, among which every message is split, each hashed on its own by ECMP.
+    * NCCL_IB_QPS_PER_CONNECTION: queue pairs of a network connection, each hashed on its own by ECMP; left out, `network.qps`. They carry
+      messages in turn; with NCCL_IB_SPLIT_DATA_ON_QPS every message is split among them.
     * NCCL_NET_OVERHEAD: nanoseconds to post a message, for the choice of algorithm; left out, by CPU vendor.
-    * NCCL_IB_SPLIT_DATA_ON_QPS, NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_AR_THRESHOLD, NCCL_DEBUG and the other names of `NO_EFFECT` are accepted
+    * NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_AR_THRESHOLD, NCCL_DEBUG and the other names of `NO_EFFECT` are accepted
       and kept with the result, and change nothing in the model.
     * cpu: vendor of the hosts' CPUs, which NCCL's cost model asks for.
     * launch_latency, net_latency: kernel launch, and latency of a network message with its software.
@@ -111,7 +112,7 @@ class Nccl:
     NCCL_PXN_DISABLE: Flag = 0
     NCCL_P2P_PXN_LEVEL: Flag = 2
     NCCL_GRAPH_FILE: str | None = None
-    NCCL_IB_QPS_PER_CONNECTION: Count = 1
+    NCCL_IB_QPS_PER_CONNECTION: Count | None = None
     NCCL_IB_SPLIT_DATA_ON_QPS: Flag = 0
     NCCL_IB_ADAPTIVE_ROUTING: Flag | None = None
     NCCL_IB_AR_THRESHOLD: Size = 8192
@@ -130,6 +131,16 @@ class Nccl:
     nic_efficiency: Share | None = None
     sm_free_collectives: bool = False
     tables: Tables = field(default_factory=Tables)
+
+    @property
+    def pieces(self) -> int:
+        """Queue pairs among which every message is split."""
+        return (self.NCCL_IB_QPS_PER_CONNECTION or 1) if self.NCCL_IB_SPLIT_DATA_ON_QPS else 1
+
+    @property
+    def qps(self) -> int:
+        """Queue pairs that carry messages in turn; 0: as many as `network.qps` says."""
+        return 1 if self.pieces > 1 else self.NCCL_IB_QPS_PER_CONNECTION or 0
 
     def bounds(self) -> tuple[int, int]:
         """Return the least and the most channels that the variables allow for a collective."""

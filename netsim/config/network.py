@@ -86,7 +86,8 @@ class Network:
     ecn: marking thresholds; leave the section empty for the defaults, null for no marking.
     acks: analytic (they take the time of an idle path and no bandwidth) or simulated; ack_every: packets per acknowledgement.
     cnp_interval: least time between two congestion notifications of a queue pair.
-    recovery: of losses. qps: queue pairs of a plain flow, over which its bytes are split.
+    recovery: of losses. qps: queue pairs of a connection, each of which routing may send another way: a plain flow is split among them, a
+    connection of a collective has its messages carried in turn (NCCL_IB_QPS_PER_CONNECTION goes before this, where it is given).
     window: longest stretch played at once, at most the shortest latency of a link; results do not depend on it.
     """
 

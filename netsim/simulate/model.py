@@ -51,7 +51,7 @@ def build(run: Run) -> Model:
     assert run.compute is not None and isinstance(run.workload, Training)
     device = load_device(run.compute)
     work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed, run.compute.step_times)
-    builder = Builder(topology, routes)
+    builder = Builder(topology, routes, run.network.qps)
     platform = collectives.platform_of(topology, run.compute.device.arch, run.topology.scale_up.rate, run.topology.host.rate, run.nccl)
     calls = table(work, builder, platform, run.nccl, topology.gpus_per_node)
     fluid = builder.fluid()

@@ -117,9 +117,8 @@ def _messages(
     base = table[(place.node[dst] - place.node[src]) % place.nodes, (place.place[dst] - place.place[src]) % table.shape[1]]
     parts, part = queue_pairs(call, np.arange(cut.parts), what)
     q = len(parts)
-    qp = ((base[:, None] + parts // call.nccl.NCCL_IB_QPS_PER_CONNECTION) % channels * call.nccl.NCCL_IB_QPS_PER_CONNECTION) + (
-        parts % call.nccl.NCCL_IB_QPS_PER_CONNECTION
-    )
+    pieces = call.nccl.pieces
+    qp = (base[:, None] + parts // pieces) % channels * pieces + parts % pieces
     apart = call.op == "sendrecv"
     lanes = (bundle[:, None] * q + np.arange(q) if apart else np.repeat(bundle, q)).ravel()
     turn = np.tile(np.arange(q) % call.platform.nics_per_gpu, len(src))
@@ -157,7 +156,7 @@ def _all_to_all(call: Call, edges: Edges, cut: Transfer, what: Stream, channels:
     parts, part = queue_pairs(call, np.arange(cut.parts), what)
     q = len(parts)
     base = bases(nodes, width, channels)[(b - a) % nodes, 0]
-    qp = (base[:, None] * call.nccl.NCCL_IB_QPS_PER_CONNECTION + parts) % (channels * call.nccl.NCCL_IB_QPS_PER_CONNECTION)
+    qp = (base[:, None] * call.nccl.pieces + parts) % (channels * call.nccl.pieces)
     pair = a * nodes + b if nodes <= LARGEST_BY_PAIR else nodes + (b - a) % nodes
     rows = edges.add(
         np.repeat(member[a, rail], q), np.repeat(member[b, rail], q), part, np.repeat(pair, q), width,

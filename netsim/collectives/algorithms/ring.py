@@ -159,11 +159,11 @@ def _cut(call: Call, ring: Ring) -> int:
 
 
 def queue_pairs(call: Call, channels: np.ndarray, what: Stream) -> tuple[np.ndarray, Stream]:
-    """Return the queue pairs of channels and what each carries; more than one share every message equally.
+    """Return the queue pairs of channels and what each carries, where NCCL splits every message among several.
 
     Sender and receiver each have the slots of a connection, so twice as many messages may be under way as inside a node.
     """
-    pieces = call.nccl.NCCL_IB_QPS_PER_CONNECTION
+    pieces = call.nccl.pieces
     part = what._replace(nbytes=-(-what.nbytes // pieces), msg_bytes=-(-what.msg_bytes // pieces), window=2 * what.window)
     return (np.asarray(channels)[:, None] * pieces + np.arange(pieces)).ravel(), part
 

@@ -52,8 +52,9 @@ def unsent_ps(s: Tables, c: int) -> int:
                     continue
                 ser, per_byte = s.port[(u << k.PORT) + k.SER], s.ps_per_byte[u]
                 if waiting >= 0:
-                    s.load[u] += waiting * ((tx[x + k.PER_MESSAGE] - 1) * ser + transfer(s.size[(f << 2) + 1], per_byte))
-                    s.load[u] += (tx[x + k.LAST_MESSAGE] - 1) * ser + transfer(s.size[(f << 2) + 2], per_byte)
+                    s.load[u] += waiting // edge[o + k.QPS] * ((tx[x + k.PER_MESSAGE] - 1) * ser + transfer(s.size[(f << 2) + 1], per_byte))
+                    if edge[o + k.QPS] == 1:
+                        s.load[u] += (tx[x + k.LAST_MESSAGE] - 1) * ser + transfer(s.size[(f << 2) + 2], per_byte)
                 open_ = tx[x + k.AVAIL] - tx[x + k.SENT]
                 s.load[u] += (open_ - open_ // tx[x + k.PER_MESSAGE] - 1) * ser if open_ > 1 else 0
                 if s.load[u] > 0:

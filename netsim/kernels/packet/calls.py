@@ -139,7 +139,7 @@ def release(s: Tables, e: int, t: int) -> None:
             into_fabric(s, e, j, t)
             continue
         leave, f = t + edge[o + K.DELAY_PS] + edge[o + K.TO_NIC], edge[o + K.FLOW_0]
-        for part in range(edge[o + K.FLOWS]):
+        for part in range(j % edge[o + K.QPS], edge[o + K.FLOWS], edge[o + K.QPS]):
             u = s.tx[((f + part) << K.TX) + K.UPLINK]
             insert(
                 s.arena,
@@ -169,14 +169,29 @@ def ended(s: Tables, c: int) -> None:
 
 @njit(cache=True)
 def arrive(s: Tables, f: int, t: int) -> None:
-    """A message of flow `f` has arrived at its GPU at `t`; with those of the edge's other flows it is at hand, now or when it can be."""
-    edge = s.edge
+    """A message of flow `f` has arrived at its GPU at `t`; with those of the edge's other connections it has landed, in order."""
+    s.rx[(f << K.RX) + K.RX_MESSAGE] += 1
     e = s.rx[(f << K.RX) + K.RX_EDGE]
     o = e << K.EDGE
-    s.rx[(f << K.RX) + K.RX_MESSAGE] += 1
-    for part in range(edge[o + K.FLOWS]):
-        if s.rx[((edge[o + K.FLOW_0] + part) << K.RX) + K.RX_MESSAGE] <= edge[o + K.LANDED_MSGS]:
-            return
+    while s.edge[o + K.LANDED_MSGS] < s.edge[o + K.EDGE_MSGS] and has_come(s, e, s.edge[o + K.LANDED_MSGS]):
+        landed(s, e, t)
+
+
+@njit(cache=True, inline="always")
+def has_come(s: Tables, e: int, m: int) -> bool:
+    """Whether the queue pairs whose turn it is have brought message `m` of edge `e`, on each of its connections."""
+    edge, o = s.edge, e << K.EDGE
+    q = edge[o + K.QPS]
+    for part in range(m % q, edge[o + K.FLOWS], q):
+        if s.rx[((edge[o + K.FLOW_0] + part) << K.RX) + K.RX_MESSAGE] <= m // q:
+            return False
+    return True
+
+
+@njit(cache=True)
+def landed(s: Tables, e: int, t: int) -> None:
+    """The next message of edge `e` has landed at `t`; it is at hand now, or when it can be."""
+    edge, o = s.edge, e << K.EDGE
     m = edge[o + K.LANDED_MSGS]
     edge[o + K.LANDED_MSGS] = m + 1
     hand = s.token[edge[o + K.TOKEN_0] + edge[o + K.HAND_0] + m % edge[o + K.WINDOW]]

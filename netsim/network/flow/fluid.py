@@ -33,8 +33,9 @@ class Fluid(NamedTuple):
 class Builder:
     """Collects the footprints of many communicators, group by group of the same shape."""
 
-    def __init__(self, topology: Topology, routes: Routes) -> None:
-        self.topology, self.routes = topology, routes
+    def __init__(self, topology: Topology, routes: Routes, qps: int = 1) -> None:
+        """`qps`: queue pairs of a connection between NICs whose plan does not say."""
+        self.topology, self.routes, self.qps = topology, routes, qps
         self._shapes: dict[tuple[bytes, ...], tuple[int, Array, Array]] = {}
         self._bundles = [0]  # per footprint
         self._nodes: list[Array] = []  # per bundle
@@ -61,7 +62,7 @@ class Builder:
         share = plan.edge_weight * plan.edge_bytes / np.maximum(heaviest, 1)[plan.edge_bundle]
         kind = np.unique(np.stack([heaviest.astype(np.float64), plan.bundle_cap]), axis=1, return_inverse=True)[1].ravel()
         edges = (plan.edge_src, plan.edge_dst, plan.edge_nic_src, plan.edge_nic_dst, plan.edge_qp, plan.edge_bundle, share, kind)
-        key = (bytes([family]), members.tobytes(), *(array.tobytes() for array in edges))
+        key = (bytes([family]), (plan.qps or self.qps).to_bytes(8), members.tobytes(), *(array.tobytes() for array in edges))
         if key not in self._shapes:
             self._shapes[key] = self._footprints(plan, members, share, kind)
         first, counts, source = self._shapes[key]
@@ -113,27 +114,28 @@ class Builder:
             (groups[:, inside], bundles[:, inside], links, shares[:, inside])
             for links in (src[:, inside], top.n_gpus + dst[:, inside])
         ]
-        outside = ~inside
-        if outside.any():
-            ptr, links = self._paths(plan, src[:, outside], dst[:, outside], outside)
+        q = plan.qps or self.qps
+        outside, lane = np.repeat(np.flatnonzero(~inside), q), np.tile(np.arange(q), np.count_nonzero(~inside))
+        if outside.size:
+            ptr, links = self._paths(plan, src[:, outside], dst[:, outside], outside, lane)
             hops = np.diff(ptr)
             parts.append(
                 (
                     np.repeat(groups[:, outside].ravel(), hops),
                     np.repeat(bundles[:, outside].ravel(), hops),
                     links,
-                    np.repeat(shares[:, outside].ravel(), hops),
+                    np.repeat(shares[:, outside].ravel() / q, hops),
                 )
             )
         group, bundle, link, coef = (np.concatenate([np.ravel(part[i]) for part in parts]) for i in range(4))
         return group.astype(np.int64), bundle.astype(np.int64), link.astype(np.int64), coef.astype(np.float64)
 
-    def _paths(self, plan: Plan, src: Array, dst: Array, outside: Array) -> tuple[Array, Array]:
-        """Links of the edges between NICs; a pair without a way is the user's mistake."""
+    def _paths(self, plan: Plan, src: Array, dst: Array, outside: Array, lane: Array) -> tuple[Array, Array]:
+        """Links of the edges between NICs, of each queue pair; a pair without a way is the user's mistake."""
         top = self.topology
         nic_src = np.ravel(src // top.gpus_per_node * top.nics_per_node + plan.edge_nic_src[outside])
         nic_dst = np.ravel(dst // top.gpus_per_node * top.nics_per_node + plan.edge_nic_dst[outside])
-        qp = np.ravel(np.broadcast_to(plan.edge_qp[outside], src.shape))
+        qp = np.ravel(np.broadcast_to(plan.edge_qp[outside] + (lane << 32), src.shape))
         ptr, links = edge_links(top, self.routes, np.ravel(src), np.ravel(dst), nic_src, nic_dst, qp)
         lost = np.flatnonzero(np.diff(ptr) == 0)
         if len(lost):

@@ -14,7 +14,9 @@ from topologies.tables import paths
 
 @dataclass
 class Footprint:
-    """E edges over F flows with D dependencies. A scale-up edge is one flow, an edge between NICs one per connection that it stands for."""
+    """E edges over F flows with D dependencies. A scale-up edge is one flow, an edge between NICs one per queue pair: for each connection that
+    it stands for, all that carry its messages in turn.
+    """
 
     launch_ps: int
     uses_scale_up: bool
@@ -44,14 +46,18 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     top, n = topology, plan.edge_src.size
     src, dst = members[plan.edge_src], members[plan.edge_dst]
     inside = plan.edge_nic_src < 0
-    parts = np.where(inside, 1, plan.edge_weight).astype(np.int64)
+    qps = np.where(inside, 1, np.minimum(plan.qps or network.qps, np.maximum(plan.edge_msgs, 1))).astype(np.int64)
+    parts = np.where(inside, 1, plan.edge_weight * qps).astype(np.int64)
     flow_0 = np.cumsum(parts) - parts
     flow_edge = np.repeat(np.arange(n), parts)
     part = np.arange(flow_edge.size) - flow_0[flow_edge]
+    lane, lanes, msgs = part % qps[flow_edge], qps[flow_edge], plan.edge_msgs[flow_edge].astype(np.int64)
+    messages = (msgs - lane + lanes - 1) // lanes  # of those in turn, how many a queue pair carries
+    full = (plan.edge_msg_bytes * np.where(inside, plan.edge_weight, 1)).astype(np.int64)[flow_edge]
+    missing = full * msgs - (plan.edge_bytes * np.where(inside, plan.edge_weight, 1)).astype(np.int64)[flow_edge]
     nic_src = np.where(inside, -1, src // top.gpus_per_node * top.nics_per_node + plan.edge_nic_src)
     nic_dst = np.where(inside, -1, dst // top.gpus_per_node * top.nics_per_node + plan.edge_nic_dst)
     bus_out, bus_in = _bus(top, src, nic_src), _bus(top, dst, nic_dst)
-    times = np.where(inside, plan.edge_weight, 1).astype(np.int64)
     fp = Footprint(
         launch_ps=int(plan.launch_ps),
         uses_scale_up=bool(inside.any()),
@@ -60,10 +66,10 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
         **_dependencies(plan),  # type: ignore[arg-type]
         src_nic=nic_src[flow_edge].astype(np.int64),
         dst_nic=nic_dst[flow_edge].astype(np.int64),
-        qp=(plan.edge_qp[flow_edge] + (part << 16)).astype(np.int64),
-        nbytes=(plan.edge_bytes * times)[flow_edge].astype(np.int64),
-        message=(plan.edge_msg_bytes * times)[flow_edge].astype(np.int64),
-        messages=plan.edge_msgs[flow_edge].astype(np.int64),
+        qp=(plan.edge_qp[flow_edge] + (part // lanes << 16) + (lane << 32)).astype(np.int64),
+        nbytes=full * messages - missing * (lane == (msgs - 1) % lanes),
+        message=full,
+        messages=messages,
         flow_edge=flow_edge,
         dst_gpu=dst[flow_edge],
         to_gpu=bus_in[flow_edge],
@@ -74,7 +80,7 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     rows, tokens = fp.edges, counters + plan.edge_window
     back = _return_ps(topology, network, fp)[flow_0] if n else np.zeros(0, np.int64)
     rows[:, k.EDGE_MSGS], rows[:, k.WINDOW], rows[:, k.FLOW_0], rows[:, k.FLOWS] = plan.edge_msgs, plan.edge_window, flow_0, parts
-    rows[:, k.SRC_GPU], rows[:, k.DST_GPU] = src, dst
+    rows[:, k.SRC_GPU], rows[:, k.DST_GPU], rows[:, k.QPS] = src, dst, qps
     rows[:, k.DEP_0], rows[:, k.DEP_1] = plan.dep_ptr[:-1], plan.dep_ptr[1:]
     rdep_ptr = np.r_[0, np.cumsum(np.bincount(plan.dep_idx, minlength=n))]
     rows[:, k.RDEP_0], rows[:, k.RDEP_1] = rdep_ptr[:-1], rdep_ptr[1:]
