@@ -181,11 +181,10 @@ def arrive(s: Tables, f: int, t: int) -> None:
 def has_come(s: Tables, e: int, m: int) -> bool:
     """Whether the queue pairs whose turn it is have brought message `m` of edge `e`, on each of its connections."""
     edge, o = s.edge, e << K.EDGE
-    q = edge[o + K.QPS]
+    q, come = edge[o + K.QPS], True
     for part in range(m % q, edge[o + K.FLOWS], q):
-        if s.rx[((edge[o + K.FLOW_0] + part) << K.RX) + K.RX_MESSAGE] <= m // q:
-            return False
-    return True
+        come &= s.rx[((edge[o + K.FLOW_0] + part) << K.RX) + K.RX_MESSAGE] > m // q
+    return come
 
 
 @njit(cache=True)

@@ -14,8 +14,8 @@ from topologies.tables import paths
 
 @dataclass
 class Footprint:
-    """E edges over F flows with D dependencies. A scale-up edge is one flow, an edge between NICs one per queue pair: for each connection that
-    it stands for, all that carry its messages in turn.
+    """E edges over F flows with D dependencies. A scale-up edge is one flow, an edge between NICs one per queue pair: for each connection
+    that it stands for, all that carry its messages in turn.
     """
 
     launch_ps: int
