@@ -19,7 +19,7 @@ from netsim.errors import InputError
 
 if TYPE_CHECKING:
     from netsim.collectives import Communicator, Platform
-    from netsim.kernels.structs import Array, Plan, Routes, Topology
+    from netsim.kernels.structs import Array, Routes, Topology
 
 HELP = "time a collective over a range of sizes on a fabric, as nccl-tests does on a cluster"
 OPERATIONS = {
@@ -160,16 +160,17 @@ def _rows(
     args: argparse.Namespace, shapes: list[Shape], platform: "Platform", nccl: Nccl, topology: "Topology", way: "Routes", network: Any
 ) -> Iterator[dict[str, Any]]:
     from netsim.collectives import plan
+    from netsim.simulate import alone
 
     try:
         plans = [[plan(OPERATIONS[args.op], n, s.communicator, platform, nccl) for s in shapes] for n in sizes(args)]
     except ValueError as error:
         raise InputError(f"nccl-test: {error}") from None
-    times = (
-        _fluid_us(plans, shapes, topology, way, args.engine == "flow")
-        if args.engine != "packet"
-        else _packet_us(plans, shapes, topology, way, network)
-    )
+    rows = [[(p, s.members) for p, s in zip(row, shapes, strict=True)] for row in plans]
+    if args.engine == "packet":
+        times = [alone.packet_us(row, topology, way, network) for row in rows]
+    else:
+        times = alone.flow_us(rows, topology, way, args.engine == "flow")
     ranks, width = shapes[0].members.shape[1], TYPES[args.datatype]
     factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0, "sendrecv": 1.0}.get(args.op, (ranks - 1) / ranks)
     for n, built, time in zip(sizes(args), plans, times, strict=True):
@@ -180,47 +181,6 @@ def _rows(
             "time_us": round(time, 3), "algbw_GBs": round(rate, 3), "busbw_GBs": round(rate * factor, 3),
             "algorithm": built[0].algorithm, "protocol": built[0].protocol, "channels": built[0].channels,
         }  # fmt: skip
-
-
-def _fluid_us(plans: "list[list[Plan]]", shapes: list[Shape], topology: "Topology", way: "Routes", shared: bool) -> Iterator[float]:
-    """Time of each row on the flow engine: until the last group has ended."""
-    from netsim.kernels import flow
-    from netsim.network.flow.fluid import Builder
-    from netsim.network.flow.state import state
-
-    builder = Builder(topology, way)
-    calls = [np.concatenate([builder.add(p, s.members)[0] for p, s in zip(row, shapes, strict=True)]) for row in plans]
-    none = np.zeros(0, np.int64)
-    fluid, now = state(builder.fluid(), (none, none, np.zeros(0)), shared), 0
-    for row in calls:
-        begin, left = now, len(row)
-        for call in row:
-            flow.start(fluid, call, now)
-        while left:
-            now = flow.next_time(fluid)
-            assert now < flow.NEVER, f"{left} calls can never end"
-            flow.step(fluid, now)
-            left -= int(fluid.scalar[flow.DONE])
-            fluid.scalar[flow.LOG] = 0
-        yield (now - begin) / 1e6
-
-
-def _packet_us(plans: "list[list[Plan]]", shapes: list[Shape], topology: "Topology", way: "Routes", network: Any) -> Iterator[float]:
-    """Time of each row on the packet engine, likewise."""
-    from netsim.network.api import PS_NEVER
-    from netsim.network.packet.engine import PacketEngine
-
-    for row in plans:
-        engine = PacketEngine(topology, way, network)
-        handles = [engine.register(p, members) for p, s in zip(row, shapes, strict=True) for members in s.members]
-        number = np.arange(len(handles))
-        engine.start(number, np.array(handles), np.zeros(len(handles), np.int64))
-        left, last = len(handles), 0
-        while left:
-            done, when = engine.advance(PS_NEVER)
-            assert len(done), f"{left} calls can never end"
-            left, last = left - len(done), int(when.max())
-        yield last / 1e6
 
 
 def render(rows: list[dict[str, Any]], shapes: list[Shape], args: argparse.Namespace) -> str:

@@ -67,7 +67,8 @@ def close(call: Call, edges: Edges, rates: Rates, drain_us: float = 0.0) -> Plan
         others = (1 - 1 / table["msgs"]) * np.minimum(pace / port, 1)
         port = 1 / (others / port + (1 - others) / port_pace(call, table, bare, edges.alike(delay)))
     burst = np.maximum(pace, np.where(over_net, port, np.minimum(port * table["msg_bytes"] / at_once, block)))
-    start = (figures.p2p_start_us if call.algorithm == "p2p" else figures.start_us)[p]
+    starts = {"p2p": figures.p2p_start_us[p], "nvls": figures.nvls_start_us, "nvls_tree": figures.nvls_start_us}
+    start = starts.get(call.algorithm, figures.start_us[p])
     launch = round((figures.launch_us + start + drain_us) * PS_PER_US)
     sms = 0 if call.nccl.sm_free_collectives else call.channels
     plan = edges.close(call.algorithm, call.geometry.protocol, sms, launch, pace, burst, delay)

@@ -92,7 +92,7 @@ def _collectives(data: Path, condition: str | None) -> tuple[list[Item], str]:
     import csv
     import tempfile
 
-    from netsim.collectives import evaluate
+    from netsim.validate import collectives
 
     chosen = rows.choose(rows.read(data, "collectives"), condition)
     with tempfile.NamedTemporaryFile("w", suffix=".csv", newline="", encoding="utf-8") as file:
@@ -100,9 +100,9 @@ def _collectives(data: Path, condition: str | None) -> tuple[list[Item], str]:
         writer.writeheader()
         writer.writerows(row.field for row in chosen)
         file.flush()
-        found, left = evaluate.read(Path(file.name))
+        found, left = collectives.read(Path(file.name))
     items = []
-    for row in evaluate.simulate(found, evaluate.idle):
+    for row in collectives.simulate(found):
         where = "multi-node" if max(row.comm.node) else "one node"
         items.append(Item(f"{where}, {'from' if row.nbytes >= 1 << 20 else 'below'} 1 MiB", row.table, row.measured_us, row.simulated_us))
     count = {name: sum(1 for r in chosen if r["table_id"] == name) for name in left}
