@@ -7,7 +7,8 @@ to a message size. Where they come from (docs/collectives.md has the tables and 
 * NVLink efficiency and the rate of a Simple thread block: time per byte of large all-gathers on 2, 4 and 8 GPUs, (R - 1) / link + 1 /
   blocks; two equations, the third holds within 1 % on all three generations.
 * NVLS: time of a loop over its size (chunks of 16 to 128 KiB on Hopper) is a straight line: barriers and rate of a thread block.
-* Starts of protocols: what is left of the intercepts at large sizes. LL128 and network hops: trees and rings of 2 and 4 nodes.
+* Starts of protocols: what is left of the intercepts at large sizes. LL and LL128 hops over the network: trees and rings of 2 and 4 nodes.
+* Simple over the network: sends and receives of 2 KiB to 1 MiB between 2 nodes.
 """
 
 from typing import NamedTuple
@@ -22,8 +23,7 @@ class Figures(NamedTuple):
     start_us: PerProtocol  # first message of a protocol: buffers and flags cold, thread blocks ramping up
     p2p_start_us: PerProtocol  # the same for sends and receives
     nvlink_hop_us: PerProtocol  # a message over NVLink: written, flag seen by the peer, reduced, ready to leave
-    net_hop_us: PerProtocol  # a message of a collective over the network: proxy, NIC, idle fabric, NIC, flag seen, reduced
-    p2p_net_us: float  # the same for sends and receives, which reduce nothing
+    net_hop_us: PerProtocol  # a message over the network: proxy, NIC, idle fabric, NIC, flag seen; Simple: measured on sends and receives
     channel_rate: PerProtocol  # bytes/s on the wire that one thread block moves
     nvlink_efficiency: float  # payload over line rate where the links are full
     p2p_efficiency: float  # of nvlink_efficiency, where many peers are sent to at once
@@ -42,8 +42,7 @@ FIGURES = {
         start_us=(0.0, 14.0, 50.0),
         p2p_start_us=(3.5, 3.5, 10.0),
         nvlink_hop_us=(1.0, 2.2, 5.0),
-        net_hop_us=(5.6, 6.1, 20.0),
-        p2p_net_us=10.0,
+        net_hop_us=(5.6, 6.1, 10.0),
         channel_rate=(13e9, 10e9, 19.8e9),
         nvlink_efficiency=0.785,
         p2p_efficiency=0.93,
@@ -60,8 +59,7 @@ FIGURES = {
         start_us=(0.0, 12.0, 20.0),
         p2p_start_us=(1.8, 1.8, 8.0),
         nvlink_hop_us=(0.82, 0.7, 3.4),
-        net_hop_us=(5.6, 6.1, 20.0),
-        p2p_net_us=10.0,
+        net_hop_us=(5.6, 6.1, 10.0),
         channel_rate=(15.8e9, 17e9, 43.5e9),
         nvlink_efficiency=0.822,
         p2p_efficiency=0.9,
@@ -78,8 +76,7 @@ FIGURES = {
         start_us=(0.0, 18.0, 14.0),
         p2p_start_us=(1.8, 1.8, 9.0),
         nvlink_hop_us=(1.22, 8.0, 4.5),
-        net_hop_us=(5.6, 6.1, 20.0),
-        p2p_net_us=10.0,
+        net_hop_us=(5.6, 6.1, 10.0),
         channel_rate=(17.5e9, 22e9, 44e9),
         nvlink_efficiency=0.757,
         p2p_efficiency=0.88,

@@ -48,7 +48,7 @@ def build(call: Call) -> Plan:
         _messages(call, edges, src, dst, bundle, cut, what, channels[0])
     used = call._replace(channels=min(channels[0], cut.parts * max(1, ranks - 1)))
     figures, p = call.figures, call.geometry.number
-    hops = figures.nvlink_hop_us[0], figures.p2p_net_us
+    hops = figures.nvlink_hop_us[0], figures.net_hop_us[2]
     itself = each / (channels[0] * figures.channel_rate[p]) * 1e6 if call.op == "all_to_all" else 0.0
     share = figures.nvlink_efficiency * (figures.p2p_efficiency if call.op == "all_to_all" else 1.0)
     return close(used, edges, Rates(figures.channel_rate[p], nvlink=share, hops_us=hops), itself)
