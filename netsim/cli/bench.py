@@ -11,7 +11,10 @@ from typing import Any
 from netsim.errors import InputError, did_you_mean
 
 HELP = "measure speed and memory on this machine"
-SUITES = {"flow": "netsim.bench.flow", "packet": "netsim.network.packet.bench", "scaling": "netsim.bench.scaling"}
+SUITES = {
+    "collectives": "netsim.bench.collectives", "flow": "netsim.bench.flow", "packet": "netsim.network.packet.bench",
+    "scaling": "netsim.bench.scaling",
+}  # fmt: skip
 """Suite -> module with `scenarios()`."""
 Figures = dict[str, dict[str, Any]]
 
