@@ -77,7 +77,7 @@ PLACE = Fabric(nodes=12, link=Link(50e9, 150_000), switch=Switch(radix=64, laten
 def test_engines_agree_where_nothing_queues(op, nbytes, nodes, width, variables):
     nccl, topology = Nccl(**variables), topologies.build(PLACE)
     way = topologies.routes(topology, PLACE)
-    platform = platform_of(topology, "hopper", PLACE.scale_up.rate, PLACE.host.rate, nccl)
+    platform = platform_of(topology, "hopper", PLACE, nccl)
     ranks = [(n, g) for n in range(nodes) for g in range(width)]
     built = plan(op, nbytes, Communicator(*(tuple(column) for column in zip(*ranks, strict=True))), platform, nccl)
     members = np.array([[8 * n + g for n, g in ranks]], np.int32)

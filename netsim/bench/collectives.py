@@ -32,7 +32,7 @@ def scenarios(repeat: int = 3) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, (op, nbytes, algorithm) in CASES.items():
         nccl = Nccl(NCCL_ALGO=algorithm)
-        platform = platform_of(topology, "hopper", place.scale_up.rate, place.host.rate, nccl)
+        platform = platform_of(topology, "hopper", place, nccl)
         ranks = Communicator(tuple((members[0] // 8).tolist()), tuple((members[0] % 8).tolist()))
         seconds = np.full(3, np.inf)
         for _ in range(repeat):

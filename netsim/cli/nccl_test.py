@@ -115,7 +115,7 @@ def _platform(arch: str | None, fabric: Any, topology: "Topology", nccl: Nccl) -
 
     rate = fabric.scale_up.rate
     arch = arch or ("ampere" if rate <= 300e9 else "hopper" if rate <= 450e9 else "blackwell")
-    return platform_of(topology, arch, rate, fabric.host.rate, nccl)
+    return platform_of(topology, arch, fabric, nccl)
 
 
 def groups(topology: "Topology", nodes: int | None, width: int | None, split: str | None) -> list[Shape]:
@@ -170,7 +170,7 @@ def _rows(
     if args.engine == "packet":
         times = [alone.packet_us(row, topology, way, network) for row in rows]
     else:
-        times = alone.flow_us(rows, topology, way, args.engine == "flow")
+        times = alone.flow_us(rows, topology, way, args.engine == "flow", network.qps)
     ranks, width = shapes[0].members.shape[1], TYPES[args.datatype]
     factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0, "sendrecv": 1.0}.get(args.op, (ranks - 1) / ranks)
     for n, built, time in zip(sizes(args), plans, times, strict=True):

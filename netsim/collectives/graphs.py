@@ -10,7 +10,7 @@ its neighbour (PXN) where NVLink has room for that crossing, else pairs of rings
 from functools import lru_cache
 from typing import NamedTuple
 
-from netsim.collectives.platform import NVLINK_BELIEF, Layout, Platform
+from netsim.collectives.platform import NVLINK_BELIEF, PCIE_BELIEF, Layout, Platform
 from netsim.config.nccl import Nccl
 
 NVL, PIX, PXB, PXN, PHB = 1, 4, 5, 7, 8
@@ -67,9 +67,18 @@ def graphs(platform: Platform, place: Layout, nccl: Nccl) -> Graphs:
 
         return read(nccl.NCCL_GRAPH_FILE)
     nics = min(len(n) for n in place.nics)
-    return _search(
-        platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC if platform.rails_joined else 0, nccl.NCCL_PXN_DISABLE == 0)
-    )
+    found = _search(platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC if platform.rails_joined else 0, nccl.pxn))
+    return found if nccl.p2p else _through_host(found, platform)
+
+
+def _through_host(found: Graphs, platform: Platform) -> Graphs:
+    """The graphs of a node without NVLink: two channels on one node, at what the bus carries; nothing that needs the scale-up switch."""
+    out = []
+    for graph in found[:2]:
+        channels = graph.channels[:2] if graph.channels[0].nic_in < 0 else graph.channels
+        rate = min(graph.bw_intra, PCIE_BELIEF[platform.pcie] / 2)
+        out.append(graph._replace(channels=channels, bw_intra=rate, bw_inter=min(graph.bw_inter, rate), type_intra=PHB))
+    return Graphs(out[0], out[1], None)
 
 
 def down(first: int, width: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from netsim.collectives.call import Call
 from netsim.collectives.geometry import geometry
-from netsim.collectives.platform import Communicator, Platform, layout
+from netsim.collectives.platform import Communicator, Platform, layout, trays
 from netsim.collectives.tuner import FUNCTION, case_of, choose
 from netsim.config.nccl import Nccl
 from netsim.kernels.structs import Plan
@@ -33,6 +33,10 @@ def plan(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Ncc
     buffer of one rank of an all_to_all, gather or scatter (root's); the message of a sendrecv (member 0 to member 1) or ring_shift (every
     member to the next).
     """
+    if nccl.NCCL_MNNVL_ENABLE == 0 and platform.gpus_per_node > 8:
+        comm = trays(comm)
+    if not nccl.p2p:
+        platform = platform.without_p2p()
     if op in P2P:
         case = case_of(op, carrier(comm, platform), platform, nccl)
         algorithm, protocol, channels = "p2p", "simple", case.channels

@@ -8,6 +8,7 @@ import numpy as np
 
 from netsim.collectives.figures import FIGURES, Figures
 from netsim.config.nccl import Nccl
+from netsim.config.topology import Fabric
 from netsim.kernels.structs import LINK_TIERS, NIC, Topology
 
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
@@ -44,6 +45,10 @@ class Platform(NamedTuple):
             own = own._replace(nvlink_efficiency=nccl.nvlink_efficiency)
         return own if nccl.nic_efficiency is None else own._replace(nic_efficiency=nccl.nic_efficiency)
 
+    def without_p2p(self) -> "Platform":
+        """Return the node whose GPUs reach each other through host memory only."""
+        return self._replace(nvlink=min(self.nvlink, PCIE_BELIEF[self.pcie] * 1e9))
+
     @property
     def nic_gbs(self) -> float:
         """What NCCL takes a NIC for, GB/s: its line rate, or the slot's where that is less."""
@@ -54,6 +59,11 @@ class Platform(NamedTuple):
         """NICs that one GPU has near it; connections take them in turn."""
         return max(1, self.nics_per_node // self.gpus_per_node)
 
+    @property
+    def nics_per_switch(self) -> int:
+        """NICs on one PCIe switch: two with two GPUs on DGX A100, else each with its GPU."""
+        return 2 if self.arch == "ampere" and self.nics_per_node == self.gpus_per_node else 1
+
     def nics_of(self, gpu: int) -> tuple[int, ...]:
         """Return the NICs nearest to a local GPU, node-local numbers."""
         if self.nics_per_node <= self.gpus_per_node:
@@ -62,9 +72,9 @@ class Platform(NamedTuple):
         return tuple(range(gpu * share, gpu * share + share))
 
 
-def platform_of(topology: Topology, arch: str, scale_up: float, bus: float, nccl: Nccl) -> Platform:
+def platform_of(topology: Topology, arch: str, fabric: Fabric, nccl: Nccl) -> Platform:
     """The node of a fabric as NCCL finds it: NIC rates from the cables, the PCIe generation from the host bus (about 15.75, 31.5, 63, 126
-    GB/s); `scale_up`, `bus` bytes/s.
+    GB/s).
     """
     up = topology.link_tier == LINK_TIERS.index("nic")
     nics = topology.vertex_kind == NIC
@@ -79,9 +89,9 @@ def platform_of(topology: Topology, arch: str, scale_up: float, bus: float, nccl
         gpus_per_node=topology.gpus_per_node,
         nics_per_node=topology.nics_per_node,
         nic_rate=float(rate.max(initial=0.0)) * ports,
-        cpu=nccl.cpu or "intel",
-        nvlink=scale_up,
-        pcie=int(np.clip(round(np.log2(bus / 15.75e9)) + 3, 3, 6)),
+        cpu=nccl.cpu or fabric.host.cpu,
+        nvlink=fabric.scale_up.rate,
+        pcie=int(np.clip(round(np.log2(fabric.host.rate / 15.75e9)) + 3, 3, 6)),
         rails_joined=len(np.unique(topology.vertex_plane[nics])) < len(rails) or len(rails) == 1,
         wire_us=(2e-6 * int(latency[0]), 1e-6 * wire),
     )
@@ -102,6 +112,15 @@ class Communicator(NamedTuple):
     def size(self) -> int:
         """Ranks of the NCCL communicator."""
         return max(self.ranks, len(self.node))
+
+
+TRAY = 4
+"""GPUs of a tray of a rack-scale NVLink domain (GB200 and GB300 NVL72: 18 trays)."""
+
+
+def trays(comm: Communicator) -> Communicator:
+    """Return the communicator whose nodes are trays."""
+    return comm._replace(node=tuple(n * 1024 + g // TRAY for n, g in zip(comm.node, comm.local, strict=True)))
 
 
 class Layout(NamedTuple):

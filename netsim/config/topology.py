@@ -37,10 +37,12 @@ class Host:
 
     rate: each direction.
     latency: one way.
+    cpu: vendor of the CPUs, by which NCCL chooses among protocols.
     """
 
     rate: Rate = 63e9
     latency: Time = 300_000
+    cpu: Literal["intel", "amd", "arm"] = "intel"
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ Calls = list[tuple[Plan, Array]]
 """What starts at once: plans, each among the groups int32[G, R] of GPUs in rank order."""
 
 
-def flow_us(rows: list[Calls], topology: Topology, routes: Routes, shared: bool = True) -> list[float]:
-    """Time of each row on the flow engine; `shared=False`: every call as if it were alone."""
-    builder = Builder(topology, routes)
+def flow_us(rows: list[Calls], topology: Topology, routes: Routes, shared: bool = True, qps: int = 1) -> list[float]:
+    """Time of each row on the flow engine; `shared=False`: every call as if it were alone; `qps` queue pairs of a connection."""
+    builder = Builder(topology, routes, qps)
     calls = [np.concatenate([builder.add(plan, members, i)[0] for i, (plan, members) in enumerate(row)]) for row in rows]
     none = np.zeros(0, np.int64)
     fluid, now, times = state(builder.fluid(), (none, none, np.zeros(0)), shared), 0, []

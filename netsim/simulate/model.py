@@ -52,7 +52,7 @@ def build(run: Run) -> Model:
     device = load_device(run.compute)
     work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed, run.compute.step_times)
     builder = Builder(topology, routes, run.network.qps)
-    platform = collectives.platform_of(topology, run.compute.device.arch, run.topology.scale_up.rate, run.topology.host.rate, run.nccl)
+    platform = collectives.platform_of(topology, run.compute.device.arch, run.topology, run.nccl)
     calls = table(work, builder, platform, run.nccl, topology.gpus_per_node)
     fluid = builder.fluid()
     slow = work.slowdown.copy()

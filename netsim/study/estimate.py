@@ -200,6 +200,6 @@ def platform_of(run: Run) -> collectives.Platform:
     ports = fabric.planes if fabric.builder == "dual_plane" else 1
     pcie = int(np.clip(round(np.log2(fabric.host.rate / 15.75e9)) + 3, 3, 6))
     return collectives.Platform(
-        run.compute.device.arch, fabric.gpus_per_node, fabric.nics, rate * ports, run.nccl.cpu or "intel",
+        run.compute.device.arch, fabric.gpus_per_node, fabric.nics, rate * ports, run.nccl.cpu or fabric.host.cpu,
         fabric.scale_up.rate, pcie, rails_joined=fabric.spines == "shared",
     )  # fmt: skip

@@ -48,7 +48,7 @@ def _network(control: str, spreading: Literal["flow", "adaptive"] = "flow") -> N
 def rails() -> Met:
     """Eight all-gathers, one per rail."""
     network, nodes = _network("dcqcn"), np.arange(16)
-    platform = platform_of(topologies.build(PLACE), "hopper", PLACE.scale_up.rate, PLACE.host.rate, Nccl())
+    platform = platform_of(topologies.build(PLACE), "hopper", PLACE, Nccl())
     calls: alone.Calls = []
     for rail in range(8):
         built = plan("all_gather", 64 * MIB, Communicator(tuple(nodes.tolist()), (rail,) * 16), platform, Nccl())
@@ -60,7 +60,7 @@ def jobs(routing: str, control: str) -> Met:
     """Two data-parallel groups that share spines; `routing` is ecmp or adaptive, `control` the congestion control."""
     place = replace(PLACE, gpus_per_node=1, segment=8, switch=Switch(radix=16, latency=300_000), spines="shared")
     topology = topologies.build(place)
-    platform = platform_of(topology, "hopper", place.scale_up.rate, place.host.rate, Nccl())
+    platform = platform_of(topology, "hopper", place, Nccl())
     built = plan("all_gather", 64 * MIB, Communicator(tuple(range(8)), (0,) * 8), platform, Nccl())
     alternate = np.arange(16).reshape(2, 8).T.ravel()  # a node of the first leaf, one of the second, ...
     calls: alone.Calls = [(built, alternate[None, part].astype(np.int32)) for part in (slice(0, 8), slice(8, 16))]
@@ -71,7 +71,7 @@ def jobs(routing: str, control: str) -> Met:
 def crossing(rails: int, control: str) -> Met:
     """Every GPU sends to the GPU of the next node that is `rails` rails on; the spines have a quarter of the leaves' rate."""
     place = replace(PLACE, nodes=4, spines="shared", leaf=Tier(oversubscription=4.0, down=4))
-    platform = platform_of(topologies.build(place), "hopper", place.scale_up.rate, place.host.rate, Nccl())
+    platform = platform_of(topologies.build(place), "hopper", place, Nccl())
     calls: alone.Calls = []
     for node in range(4):
         for gpu in range(8):

@@ -63,7 +63,8 @@ def _uniform(call: Call) -> bool:
 def _pxn(call: Call) -> bool:
     """Whether sends may relay through the GPU beside the peer's rail."""
     one_each = call.platform.nics_per_node == call.platform.gpus_per_node
-    return call.nccl.NCCL_PXN_DISABLE == 0 and call.nccl.NCCL_P2P_PXN_LEVEL == 2 and one_each
+    always = call.nccl.NCCL_P2P_PXN_LEVEL == 2 or (call.nccl.NCCL_P2P_PXN_LEVEL == 1 and call.platform.nics_per_switch == 1)
+    return call.nccl.pxn and always and one_each
 
 
 def _pairs(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,7 +96,9 @@ def _route(call: Call, src: np.ndarray, dst: np.ndarray) -> Routed:
     own, theirs = place.near[src], place.near[dst]
     relay = beside[place.node[src], theirs]
     from_node = theirs if nccl.NCCL_CROSS_NIC == 0 or not platform.rails_joined else own
-    if nccl.NCCL_PXN_DISABLE == 0 and nccl.NCCL_P2P_PXN_LEVEL == 2:
+    if nccl.pxn and nccl.NCCL_P2P_PXN_LEVEL > 0:
+        if nccl.NCCL_P2P_PXN_LEVEL == 1:  # the NIC of the peer's rail may be near enough to be used directly
+            relay = np.where(theirs // platform.nics_per_switch == own // platform.nics_per_switch, src, relay)
         found = relay >= 0
         return Routed(np.where(found, relay, src), np.where(found, theirs, from_node), theirs)
     return Routed(src, from_node, theirs)
