@@ -8,6 +8,7 @@ import pytest
 from netsim.config import load
 from netsim.progress import Progress
 from netsim.simulate import simulate
+from netsim.simulate.model import slowdown
 from netsim.telemetry.read import open_run
 
 SMALL = ("topology.nodes=4", "workload.model.layers=8", "workload.global_batch=32")
@@ -65,6 +66,22 @@ def test_one_slow_gpu_slows_the_iteration(tmp_path):
     plain, _ = run(tmp_path / "plain", *LAYOUTS["tp8 pp2 dp2"])
     slow, _ = run(tmp_path / "slow", *LAYOUTS["slow gpu"])
     assert slow["iteration_time_s"] > 1.1 * plain["iteration_time_s"]
+
+
+def test_stragglers_are_slower_and_seeded(tmp_path):
+    """A factor per GPU for the whole run, of at least 1; named GPUs are slower on top; every GPU is played."""
+    def slow(seed, *settings):
+        config = load("runs/h100_16.yaml", (*SMALL, f"seed={seed}", "simulate.stragglers=0.05", *settings))
+        return slowdown(config, 32)
+
+    assert (slow(1) >= 1).all() and (slow(1) != slow(2)).all() and (slow(1) == slow(1)).all()
+    named = slow(1, "simulate.slow_gpus=[{gpu: 3, factor: 1.5}]") / slow(1)
+    assert named.tolist() == pytest.approx([1.5 if gpu == 3 else 1 for gpu in range(32)])
+    plain, _ = run(tmp_path / "plain", *LAYOUTS["tp1 dp32"])
+    uneven, _ = run(tmp_path / "uneven", *LAYOUTS["tp1 dp32"], "simulate.stragglers=0.05")
+    assert uneven["gpus_simulated"] == 32 and uneven["iteration_time_s"] > plain["iteration_time_s"]
+    over = uneven["timers"]["forward-compute"]
+    assert over["max_s"] / over["min_s"] == pytest.approx(slow(1).max() / slow(1).min(), rel=0.02)
 
 
 def test_time_of_every_gpu_is_accounted_for(tmp_path):

@@ -145,6 +145,25 @@ def test_both_holders_of_a_chunk_sum_up_the_same(monkeypatch):
         assert copies[0] == copies[3] and copies[1] == copies[2] and copies[0].ops == 2
 
 
+def test_synchronisation_after_batches_waits_for_reductions(monkeypatch):
+    """Gradients scattered in every microbatch hold up the next pass after a batch of messages, unless the host does not wait."""
+    case = {"kind": "training", "model": TINY, "sequence": 256, "global_batch": 16}
+    took = {}
+    for sync in (True, False):
+        section = training(case, parallel={"pp": 2}, pipeline={"batch_p2p_sync": sync}, data_parallel={"sharding": "zero2"})
+        work = build(monkeypatch, section, 4)
+        slow = np.array([10**9 if name.startswith("dp.reduce_scatter") else 0 for name in work.calls.name])
+        took[sync] = replay(work, lambda call, slow=slow: int(slow[call]))[2:]
+        begin, end = took[sync]
+        p = work.programs
+        waits = []
+        for row in range(p.stream_ptr[1]):
+            running = [r for r in range(p.stream_ptr[1], p.stream_ptr[p.n_streams]) if slow[p.call[r]] and p.kind[r]]
+            waits.append(any(begin[0, r] < begin[0, row] < end[0, r] for r in running) and p.category[row] == 0)
+        took[sync] = sum(waits)
+    assert took[True] == 0 < took[False]
+
+
 def ideal(work):
     """Compute time of a forward and a backward pass of each stage, from its rows."""
     p = work.programs

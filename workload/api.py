@@ -69,16 +69,13 @@ class Workload(NamedTuple):
     peak_dtype: str
     peak_flops: float
     chunks: list[list[Chunk]]  # per stage
-    slowdown: Array  # float64[n_gpus] factor on compute time of every GPU
     shape: Shape
 
 
-def build(
-    training: Training, n_gpus: int, gpus_per_node: int, device: Device, seed: int = 0, measured: StepTimes | None = None
-) -> Workload:
+def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, measured: StepTimes | None = None) -> Workload:
     """Return what every GPU does in one iteration; `InputError` with one line per rule that the layout breaks.
 
-    `seed` draws stragglers; `measured` times take the place of modelled ones.
+    `measured` times take the place of modelled ones.
     """
     lines = [f"workload.{path}: {sentence}" for path, sentence in problems(training, n_gpus, gpus_per_node)]
     if lines:
@@ -107,7 +104,6 @@ def build(
         training.precision.gemm,
         peak_flops(device, training.precision.gemm),
         held,
-        slowdown(training, n_gpus, seed),
         s,
     )
 
@@ -132,12 +128,6 @@ def _segments(tables: Tables, device: Device) -> Segments:
 def _calls(tables: Tables) -> Calls:
     op, nbytes, name, ranks = zip(*tables.calls, strict=True) if tables.calls else ((), (), (), ())
     return Calls(list(op), np.array(nbytes, dtype=np.int64), list(name), np.array(ranks, dtype=np.int32))
-
-
-def slowdown(training: Training, n_gpus: int, seed: int) -> Array:
-    """Return float64[n_gpus]: factors on compute time of at least 1, lognormal over GPUs."""
-    rng = np.random.Generator(np.random.Philox(key=seed))
-    return np.exp(np.abs(training.stragglers.sigma * rng.standard_normal(n_gpus)))
 
 
 def executed_flops(work: Workload) -> float:

@@ -185,6 +185,8 @@ class Play:
             batch = self._posted[self._before :]
             self.line.time_as(batch_timer([kind for kind, _ in batch]), *(ref for _, ref in batch))
             self.line.wait(*(ref for _, ref in self._posted))
+            if not self.pipe.overlap and self.s.training.pipeline.batch_p2p_sync:
+                self.line.wait(*self.line.latest("dp", "expt_dp", "gather"))
             self._posted, self._before = [], 0
         elif step.kind.startswith("wait_send_"):
             self.line.wait(self._sent.get(step.kind[10:]))

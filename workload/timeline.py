@@ -76,6 +76,10 @@ class Timeline:
         """Let the next block wait for `refs`."""
         self._pending.extend(r for r in refs if r is not None)
 
+    def latest(self, *streams: str) -> list[Ref]:
+        """Return the last row of each of `streams` that has one."""
+        return [(s, self._length[s] - 1) for s in map(STREAM.__getitem__, streams) if self._length[s]]
+
     def depend(self, row: Ref, *others: Ref | None) -> None:
         """Let `row` wait for `others`."""
         self._deps.extend((*row, *other) for other in others if other is not None)

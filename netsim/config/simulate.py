@@ -1,7 +1,9 @@
 """Section `simulate` of a run file: how the simulation itself is carried out."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from netsim.config.fields import Count, Index, Positive, Share, Time
 
@@ -22,15 +24,20 @@ class SlowGpu:
 class Simulate:
     """How the simulation is carried out.
 
+    GPUs differ in three ways, all of them factors on kernel times: `stragglers` and `slow_gpus` make a GPU slow for the whole run,
+    `jitter` makes single kernels fast or slow. Random ones are drawn from the run's seed.
+
     fold: auto simulates one of several GPUs and replicas where they provably do the same; off simulates every one.
     iterations: training iterations (or repetitions of the traffic) one after another.
-    jitter: standard deviation of kernel times over GPUs, relative to their mean; drawn from the run's seed.
-    slow_gpus: GPUs that are slower than the others.
+    stragglers: each GPU is slower than the fastest by a factor of its own, half-lognormal over GPUs: exp(|s z|), z standard normal.
+    slow_gpus: GPUs that are slower by a factor that is given, on top.
+    jitter: relative standard deviation of every kernel's time, drawn anew for each GPU, kernel and iteration; the mean stays.
     max_wall: wall-clock time after which the run stops and writes what it has; none: no limit.
     """
 
     fold: Literal["auto", "off"] = "auto"
     iterations: Count = 1
-    jitter: Share = 0.0
+    stragglers: Annotated[float, Field(ge=0)] = 0.0
     slow_gpus: tuple[SlowGpu, ...] = ()
+    jitter: Share = 0.0
     max_wall: Time | None = None

@@ -54,6 +54,8 @@ class Pipeline:
     schedule: a file of workload/schedules (auto: 1f1b, interleaved where vpp > 1) or a path to one of your own.
     group_size: microbatches per group of virtual stages (default: pp).
     overlap_p2p: send and receive beside compute (default: with interleaving only); warmup_flush: in warm-up and cool-down too.
+    batch_p2p, batch_p2p_sync: messages that block compute are posted in batches (the opposite of overlap_p2p), after which the host waits
+    for all streams of the GPU, reductions and gathers too.
     scatter_gather: without sequence parallelism, send one tp-th of an activation and gather it at the receiver (Megatron-LM until 2023).
     layers_per_virtual_stage: another way to give vpp.
     first_stage_layers, last_stage_layers: the other stages share the rest.
@@ -69,6 +71,7 @@ class Pipeline:
     warmup_flush: Annotated[bool, named("warmup_flush", "overlap_p2p_comm_warmup_flush")] = False
     scatter_gather: Annotated[bool, named("scatter_gather", "scatter_gather_tensors_in_pipeline")] = False
     batch_p2p: Annotated[bool | None, named("batch_p2p", "batch_p2p_comm")] = None
+    batch_p2p_sync: bool = True
     layers_per_virtual_stage: Annotated[Count | None, named("layers_per_virtual_stage", "num_layers_per_virtual_pipeline_stage")] = None
     first_stage_layers: Annotated[
         Index | None, named("first_stage_layers", "decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage")
@@ -226,18 +229,6 @@ class Kernels:
 
 
 @dataclass(frozen=True)
-class Stragglers:
-    """GPUs that compute slower than the fastest for the whole run: sigma of a half-lognormal over GPUs, drawn from the run's seed.
-
-    Single GPUs and changing kernel times are in section `simulate` (slow_gpus, jitter).
-    """
-
-    __pydantic_config__ = STRICT
-
-    sigma: Annotated[float, Field(ge=0)] = 0.0
-
-
-@dataclass(frozen=True)
 class Training:
     """One training iteration.
 
@@ -260,7 +251,6 @@ class Training:
     recompute: Recompute = field(default_factory=Recompute)
     precision: Precision = field(default_factory=Precision)
     kernels: Kernels = field(default_factory=Kernels)
-    stragglers: Stragglers = field(default_factory=Stragglers)
     clip_grad: Annotated[float, Field(ge=0)] = 1.0
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -50,19 +50,26 @@ def build(run: Run) -> Model:
     routes = topologies.routes(topology, run.topology, run.seed)
     assert run.compute is not None and isinstance(run.workload, Training)
     device = load_device(run.compute)
-    work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.seed, run.compute.step_times)
+    work = workload.build(run.workload, topology.n_gpus, topology.gpus_per_node, device, run.compute.step_times)
     builder = Builder(topology, routes, run.network.qps)
     platform = collectives.platform_of(topology, run.compute.device.arch, run.topology, run.nccl)
     calls = table(work, builder, platform, run.nccl, topology.gpus_per_node)
     fluid = builder.fluid()
-    slow = work.slowdown.copy()
-    for gpu in run.simulate.slow_gpus:
-        slow[gpu.gpu] *= gpu.factor
+    slow = slowdown(run, topology.n_gpus)
     changes = topologies.fault_events(topology, run.topology)
     whole = Model(topology, routes, device, work, calls, fluid, None, work.gpu_program, slow, work.groups, calls, fluid, changes)
     if run.simulate.fold == "off" or run.simulate.jitter > 0 or run.network.engine == "packet":
         return whole
     return _folded(whole)
+
+
+def slowdown(run: Run, n_gpus: int) -> Array:
+    """Factors on the kernel times of every GPU for the whole run, float64[n_gpus]: half-lognormal stragglers, and GPUs that are named."""
+    rng = np.random.Generator(np.random.Philox(key=run.seed))
+    slow = np.exp(np.abs(run.simulate.stragglers * rng.standard_normal(n_gpus)))
+    for gpu in run.simulate.slow_gpus:
+        slow[gpu.gpu] *= gpu.factor
+    return slow
 
 
 def _folded(model: Model) -> Model:
