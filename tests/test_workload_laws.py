@@ -39,6 +39,15 @@ LAYOUTS = {
     "moe flex": ({"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "flex"}}, 8),
     "moe shared beside": ({"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "alltoall", "shared_overlap": True}}, 4),
     "moe woven": ({"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "alltoall", "overlap": True}}, 4),
+    "moe woven with tp": (
+        {"model": MOE, "parallel": {"ep": 2, "tp": 2, "etp": 1}, "experts": {"dispatcher": "alltoall", "overlap": True}},
+        4,
+    ),
+    "moe woven, one queue": (
+        {"model": MOE, "parallel": {"ep": 2, "tp": 2, "etp": 1}, "kernels": {"connections": 1},
+         "experts": {"dispatcher": "alltoall", "overlap": True, "delay_wgrad": True}},
+        4,
+    ),
     "moe delayed": (
         {"model": MOE, "parallel": {"ep": 4}, "experts": {"dispatcher": "alltoall", "overlap": True, "delay_wgrad": True}},
         4,

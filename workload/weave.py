@@ -54,13 +54,15 @@ class _Woven:
     def __init__(self) -> None:
         self.rows: list[list[list[int]]] = [[] for _ in STREAMS]
         self.deps: list[tuple[int, int, int, int]] = []
+        self.inner: list[tuple[Ref, _Half, Ref]] = []
+        """Dependencies inside a half, on rows that may be issued later."""
         self.issued: list[Ref] = []
 
     def emit(self, half: _Half, first: int, end: int) -> None:
         """Issue rows as they are; the first on the compute stream waits for what the half waits for."""
         for ref in half.block.issued[first:end]:
             new = self._add(half, ref, ref[0])
-            self.deps.extend((*new, *half.refs[other]) for other in half.deps.get(ref, ()))
+            self.inner.extend((new, half, other) for other in half.deps.get(ref, ()))
             if ref[0] == 0 and half.waits:
                 self.deps.extend((*new, *other) for other in half.waits)
                 half.waits = []
@@ -85,6 +87,7 @@ class _Woven:
 
     def block(self) -> Block:
         """Return what was woven."""
+        self.deps.extend((*new, *half.refs[other]) for new, half, other in self.inner)
         rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self.rows)
         return Block(rows, np.array(self.deps, dtype=np.int64).reshape(-1, 4), {}, tuple(self.issued), (), launched(self.issued))
 
