@@ -129,7 +129,7 @@ def test_one_launch_queue_lets_collectives_run_beside_gemms(tmp_path):
         for n, queues in (("default", ()), ("one", one), ("more", more))
     }
     assert found["hopper", "default"] == found["hopper", "one"] < 0.9 * found["hopper", "more"]
-    assert found["blackwell", "default"] == found["blackwell", "more"] <= found["blackwell", "one"]
+    assert found["blackwell", "default"] == found["blackwell", "more"] == pytest.approx(found["blackwell", "one"], rel=0.01)
 
 
 def test_links_are_never_above_their_rate(tmp_path):
