@@ -25,7 +25,7 @@ CASES = {
     ),
     "traffic": ("runs/permutation_1024.yaml", "workload.size=256 KiB"),
 }  # fmt: skip
-VARYING = ("wall_s", "ranks", "parallel")
+VARYING = ("wall_s", "telemetry_s", "ranks", "parallel")
 
 
 def simulate(case, ranks, folder):

@@ -61,6 +61,57 @@ def test_sigterm_writes_what_there_is(going):
         assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=0.02)  # moved bytes are booked as calls end
 
 
+PLAIN = {
+    "packet": ("runs/permutation_1024.yaml", "workload.size=64 MiB", "network.congestion_control.name=none", "telemetry.interval=1 us"),
+    "flow": ("runs/incast_64.yaml", "workload.pattern=all_to_all", "workload.size=1 MiB", "network.engine=flow", "topology.switch.latency=0"),
+}
+
+
+@pytest.fixture(params=list(PLAIN))
+def flows_going(request, tmp_path):
+    """Plain traffic that has been under way for a while: its process and its folder."""
+    file, *settings = PLAIN[request.param]
+    words = [w for s in settings for w in ("--set", s)]
+    process = start(1, ["-m", "netsim", "run", file, *words, "--out", str(tmp_path / "out"), "--quiet"], os.getcwd(), {})
+    frame, deadline = tmp_path / "out" / "spool" / "frame.json", time.monotonic() + 240
+    while not frame.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1)
+    yield process, tmp_path / "out"
+    process.kill()
+    process.communicate()
+
+
+def test_killed_traffic_is_read_from_its_spool(flows_going, netsim, tmp_path):
+    process, out = flows_going
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (out / "result.h5").exists()
+    with package.open_run(out) as run:
+        assert not run.complete and run.end_ps > 1
+        link = int(np.argmax(run["links/bytes"]))
+        assert run["links/bytes"][link] > 0
+        assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=1e-4)
+    for words in (("links", out), ("report", out, "--html", tmp_path / "p.html"), ("trace", out, "-o", tmp_path / "t"), ("compare", out, out)):
+        result = netsim(*words)
+        assert result.returncode == 0, result.stderr
+        assert "INCOMPLETE" in result.stdout
+
+
+def test_sigterm_stops_traffic(flows_going):
+    process, out = flows_going
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 143
+    assert sorted(p.name for p in out.iterdir()) == ["flows.csv", "result.h5", "summary.json"]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["complete"] is False and summary["flows_done"] < summary["flows"]
+    with package.open_run(out) as run:
+        assert not run.complete and (run["flows/end"] > 0).sum() == summary["flows_done"]
+
+
 PACKETS = ("network.engine=packet", "workload.model.layers=2", "workload.global_batch=2")
 
 

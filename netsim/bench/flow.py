@@ -46,6 +46,8 @@ def measure(name: str) -> dict[str, Any]:
         "gpus": gpus,
         "fold": fold,
         "wall_s": summary["wall_s"],
+        "telemetry_s": summary["telemetry_s"],
+        "telemetry_share": summary["telemetry_s"] / summary["wall_s"],
         "process_s": time.perf_counter() - began,
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "rss_before_mb": before / 1024,

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="search file (YAML)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="layouts simulated side by side (default: one per core)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the search (default: results/searches/NAME)")
+    parser.add_argument("--exhaustive", action="store_true", help="simulate every layout that the margin lets in, not only the best estimates")
     parser.add_argument("--estimate", action="store_true", help="estimates only: simulate nothing")
     parser.add_argument("--json", action="store_true", help="print the best layout and the counts as one JSON document in the last line")
     parser.add_argument("--quiet", action="store_true", help="no progress and no table on the terminal")
@@ -37,11 +39,13 @@ def run(args: argparse.Namespace) -> int:
 
     search = load_section(args.file, Search)
     base = load(args.file.parent / search.base, [f"{name}={json.dumps(value)}" for name, value in search.set.items()])
+    if args.exhaustive:
+        search = replace(search, refine=1 << 62)
     folder = args.out or Path("results", "searches", search.name)
     writable(folder)
-    began = time.perf_counter()
+    began = time.process_time()
     found = searching.estimated(base, search)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     if not found or not math.isfinite(found[0].estimate.time_s):
         reason = f"; of {found[0].layout.name}: {found[0].why}" if found else ""
         raise InputError(f"{args.file}: expected a space with a layout that can be; all {len(found)} cannot{reason}")
@@ -52,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
         found = searching.ranked(found)
     searching.write(found, folder, search.name)
     if not args.quiet:
-        print(f"{len(found):,} layouts estimated in {took:.1f} s, {len(found) / took:,.0f} per second")
+        print(f"{len(found):,} layouts estimated in {took:.1f} s, {len(found) / took:,.0f} per second of one core")
         print(render(found))
+        if said := searching.agreement(found):
+            print(said)
     knobs = _turn(base, search, found[0], folder, args) if search.knobs and not args.estimate else []
     if not args.quiet:
         print(f"results in {folder}")
@@ -92,11 +98,10 @@ def render(found: "list[Candidate]", count: int = 24) -> str:
 
 def _turn(base: "Run", search: Search, best: "Candidate", folder: Path, args: argparse.Namespace) -> list[dict[str, object]]:
     """Turn the knobs of the best layout; returns the trials that no other beats."""
-    from dataclasses import replace
-
-    from netsim.config import config_hash, from_data, resolved
+    from netsim.config import from_data, resolved
     from netsim.progress import Progress
     from netsim.study import knobs
+    from netsim.study.fingerprint import key_of
     from netsim.study.layouts import training_of
     from netsim.study.points import Point
     from netsim.study.pool import simulate_point
@@ -106,7 +111,7 @@ def _turn(base: "Run", search: Search, best: "Candidate", folder: Path, args: ar
 
     def simulate(values: dict[str, float]) -> tuple[float, ...]:
         turned = from_data(chosen, [f"{field}={value}" for field, value in values.items()], str(args.file))
-        point = Point((best.layout.name,), None, config_hash(turned), turned)
+        point = Point((best.layout.name,), None, key_of(turned), turned)
         known = find(folder, point.key)
         result = known if known.status == DONE else simulate_point(point, folder, {}, Progress())
         missing = [name for name in search.objectives if result.status == DONE and name not in result.values]

@@ -4,6 +4,7 @@ import numpy as np
 
 from netsim.kernels.structs import LINK_TIERS, Array
 from netsim.simulate.model import Model
+from netsim.telemetry.clock import Clock
 from netsim.telemetry.series import Loads, Log
 
 
@@ -13,8 +14,8 @@ class Carried:
     Within a call bytes count as moving at an even pace. Bundles are numbered behind those of the fluid network.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, model: Model, clock: Clock) -> None:
+        self._model, self._clock = model, clock
         n_groups = len(model.groups.group_dim)
         self._place, self._row, self._start = (np.zeros(n_groups, np.int64) for _ in range(3))
         self._ended: list[tuple[Array, Array, Array, Array]] = []
@@ -30,6 +31,10 @@ class Carried:
 
     def log(self) -> Log:
         """Transfers of the calls that have ended since this was asked last."""
+        with self._clock:
+            return self._log()
+
+    def _log(self) -> Log:
         empty = (np.zeros(0, np.int64),) * 4
         place, row, start, end = (np.concatenate(column) for column in zip(*(self._ended or [empty]), strict=True))
         self._ended = []

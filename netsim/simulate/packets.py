@@ -74,7 +74,7 @@ def play(
 
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, packets, run.telemetry.interval, names, spool)
-    keep, carried = (spool.log, Carried(model)) if world.rank == 0 else (ignored, None)
+    keep, carried = (spool.log, Carried(model, spool.clock)) if world.rank == 0 else (ignored, None)
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, keep, carried)
     sampler.take(engine.now_ps // run.telemetry.interval)
     mine = sampler.totals(), sampler.samples(), sampler.resent(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))

@@ -1,6 +1,7 @@
 """What a training run records: the frame of its result file before it starts, and what has happened when it ends."""
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,16 +94,23 @@ def begin(run: Run, model: Model, gpus: Exec, spool: Spool) -> tuple[Frame, Exec
     return made, gpus._replace(**mapped)
 
 
-def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path) -> None:
-    """Leave `result.h5`, then `summary.json`, in `out`."""
-    steady = {k: v for k, v in figures.items() if k not in ("wall_s", "ranks", "parallel")}
-    with result_file(out / "result.h5", made.attributes | {"summary": json.dumps(steady)}) as writer:
+def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path, spool: Spool, began: float) -> dict[str, float]:
+    """Leave `result.h5`, then `summary.json`, in `out`; returns what the summary says of time: of the run, and of its telemetry.
+
+    `began` is when the wall clock started (perf_counter).
+    """
+    steady = {k: v for k, v in figures.items() if k not in ("ranks", "parallel")}
+    with spool.clock, result_file(out / "result.h5", made.attributes | {"summary": json.dumps(steady)}) as writer:
         write_run(writer, made, done)
+    took = {"wall_s": time.perf_counter() - began, "telemetry_s": spool.clock.spent_s}
+    figures = figures | took
     path = out / "summary.json"
     with written(path):
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         part.replace(path)
+    spool.remove()
+    return took
 
 
 def link_facts(top: Topology) -> dict[str, Any]:
@@ -168,8 +176,9 @@ def _calls(run: Run, model: Model, row: Array, gpu: Array) -> tuple[Array, Array
     if len(call) and "flows" in chosen(run.telemetry.channels):
         whole = model.full_table
         flow_call = whole.call_flow[whole.group_call_ptr[group[call]] + table.row_call[row[call]]]
-        used, of = np.unique(model.full_fluid.call_footprint[flow_call], return_inverse=True)
-        path[call], paths = of.ravel(), _paths(run, model, used)
+        footprint = model.full_fluid.call_footprint[flow_call]
+        there = np.bincount(footprint) > 0
+        path[call], paths = (np.cumsum(there) - 1)[footprint], _paths(run, model, np.flatnonzero(there))
     return group, nbytes, alike, path, paths
 
 

@@ -43,6 +43,10 @@ class Sampler:
 
     def take(self, interval: int) -> None:
         """Book what was counted since the last sample under an interval."""
+        with self._spool.clock:
+            self._take(interval)
+
+    def _take(self, interval: int) -> None:
         now = self._engine.counters()
         since = {name: now[name] - self._last[name] for name in now} | {"queue_max": now["queue_max"]}
         self._queued += since["queued"]

@@ -48,7 +48,8 @@ def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> d
     fluid, by_packets = _structure(topology, routes, flows), run.network.engine == "packet"
     made = _frame(run, topology, routes, flows, fluid)
     spool = Spool(out)
-    spool.frame(made)
+    with spool.clock:
+        spool.frame(made)
     ends = spool.mapped("ended", np.zeros(len(flows.src), np.int64))
     limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
 
@@ -61,10 +62,9 @@ def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> d
         else:
             done = _fluid(run, topology, fluid, flows, ends, report, stop, spool)
     figures = _figures(run, topology, flows, fluid, done)
-    figures |= {"wall_s": time.perf_counter() - began, "ranks": launch.launched().size}
+    figures["ranks"] = launch.launched().size
     _table(flows, done, out / "flows.csv")
-    write(made, done, figures, out)
-    spool.remove()
+    figures |= write(made, done, figures, out, spool, began)
     leave(stop.signal)
     return figures
 
@@ -100,7 +100,7 @@ def _frame(run: Run, topology: Topology, routes: Routes, flows: Flows, fluid: Fl
         channels=link_facts(topology) | facts,
         interval=run.telemetry.interval,
         choices=tuple(sorted(choices)),
-        loads=Loads(none, none, none.astype(float)) if by_packets else Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
+        loads=Loads(np.zeros(1, np.int64), none, none.astype(float)) if by_packets else Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
         n_bundles=0 if by_packets else len(flows.src),
         link_of=np.arange(n_links),
         gpu_of=none,

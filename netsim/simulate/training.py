@@ -1,6 +1,5 @@
 """A training iteration, from run file to result files."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,8 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
     if by_packets:
         world.barrier()  # the first rank has made the folder before any other writes into it
     if world.rank == 0:
-        made, executor = record.begin(run, model, executor, spool)
+        with spool.clock:
+            made, executor = record.begin(run, model, executor, spool)
     limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
 
     def report(fraction: float, t_ps: int) -> None:
@@ -65,11 +65,11 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         figures |= {"parallel": played.parallel, "packets": int(played.counters["packets"].sum())}
     if run.compute is not None and figures["iteration_time_s"] > 0:
         figures |= certainty(model, figures["compute_s"] + figures["optimizer_s"], figures["iteration_time_s"])
-    figures["wall_s"] = time.perf_counter() - began
     figures["ranks"] = launch.launched().size
     if world.rank == 0:
-        record.write(made, record.happened(executor, log, network.moved, complete, played), figures, out)
-        spool.remove()
+        with spool.clock:
+            done = record.happened(executor, log, network.moved, complete, played)
+        figures |= record.write(made, done, figures, out, spool, began)
     leave(int(world.allgather(np.array([stop.signal])).max()) if by_packets else stop.signal)
     return figures
 

@@ -84,7 +84,7 @@ def _numbers(data: dict[str, Any], above: str = "") -> list[tuple[str, float]]:
     for name, value in data.items():
         if isinstance(value, dict):
             found += _numbers(value, f"{above}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and name not in ("wall_s", "ranks"):
+        elif isinstance(value, int | float) and not isinstance(value, bool) and name not in ("wall_s", "telemetry_s", "ranks"):
             found.append((above + name, float(value)))
     return found
 

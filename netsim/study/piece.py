@@ -13,7 +13,7 @@ from netsim.kernels.structs import CATEGORIES, COMM
 from netsim.study.layouts import Layout
 from workload.api import Workload, build
 from workload.layout import layout_of
-from workload.memory import memory_of
+from workload.memory import Memory, memory_of
 from workload.params import of_chunk
 from workload.programs import play_all
 from workload.shape import Shape
@@ -53,7 +53,7 @@ def record(
     work = build(one, n, per_node, device)
     times = _times(work, per_node, seconds)
     bare = replace(one, model=replace(one.model, vocab=128))
-    kept_1, peak_1 = _activations(one, n, per_node)
+    kept_1, peak_1 = _beyond_parameters(work.memory[0])
     kept_2, _ = _activations(_small(training, 2, layout), n, per_node)
     _, peak_0 = _activations(bare, n, per_node)
     kept = kept_2 - kept_1
@@ -134,6 +134,9 @@ def _activations(training: Training, gpus: int, per_node: int) -> tuple[float, f
     """Bytes kept at the end of the forward pass of one microbatch, and at the peak, beyond parameters."""
     s, tables = Shape(training, layout_of(training, gpus, per_node)), Tables()
     stages, programs = play_all(s, tables)
-    memory = memory_of(s, stages[0], programs[0], [name for name, _ in tables.segments])
+    return _beyond_parameters(memory_of(s, stages[0], programs[0], [name for name, _ in tables.segments]))
+
+
+def _beyond_parameters(memory: Memory) -> tuple[float, float]:
     fixed = memory.weights + memory.gradients + memory.optimizer
     return float(memory.activations), float(memory.peak - fixed)

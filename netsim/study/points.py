@@ -1,16 +1,15 @@
 """The points of a study: every combination of its axes, each a run of its own with a key that tells what has been done."""
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from netsim import __version__
-from netsim.config import Run, config_hash, load, load_section
+from netsim.config import Run, load, load_section
 from netsim.config.study import Study
 from netsim.errors import InputError
+from netsim.study.fingerprint import key_of
 
 
 class Point(NamedTuple):
@@ -56,8 +55,7 @@ def _point(beside: Path, base_of_all: str, labels: tuple[str, ...], written: dic
         if not base.is_file():
             raise
         return Point(labels, seed, "", None, "; ".join(error.lines))
-    key = hashlib.sha256(f"{__version__} {config_hash(run)} {prices}".encode()).hexdigest()[:16]
-    return Point(labels, seed, key, run)
+    return Point(labels, seed, key_of(run, prices), run)
 
 
 def _flat(fields: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

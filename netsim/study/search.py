@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
-from netsim.config import Run, config_hash
+from netsim.config import Run
 from netsim.config.search import Search
 from netsim.study.estimate import Estimate, Model
+from netsim.study.fingerprint import key_of
 from netsim.study.layouts import Layout, layouts, problem, training_of
 from netsim.study.points import Point
 from netsim.study.results import DONE, Result, find
@@ -48,11 +50,11 @@ def _why(estimate: Estimate, search: Search) -> str:
 
 def points(run: Run, candidates: list[Candidate], search: Search) -> Iterator[Point]:
     """The layouts that are worth simulating, as points of a study: the best by estimate, within the margin of the very best."""
-    best = candidates[0].estimate.time_s
+    worth = candidates[0].estimate.time_s * (1 + search.margin)
     for candidate in candidates[: search.refine]:
-        if candidate.estimate.time_s <= best * (1 + search.margin):
+        if math.isfinite(candidate.estimate.time_s) and candidate.estimate.time_s <= worth:
             chosen = replace(run, workload=training_of(run.workload, candidate.layout))  # type: ignore[arg-type]
-            yield Point((candidate.layout.name,), None, config_hash(chosen), chosen)
+            yield Point((candidate.layout.name,), None, key_of(chosen), chosen)
 
 
 def refined(run: Run, candidates: list[Candidate], search: Search, results: Callable[[str], Result]) -> list[Candidate]:
@@ -88,6 +90,23 @@ def _lost(candidate: Candidate, best: Candidate) -> Candidate:
     if math.isnan(candidate.time_s):
         return candidate._replace(why=f"estimate {candidate.estimate.time_s / best.estimate.time_s - 1:+.1%} against that of the best")
     return candidate._replace(why=f"{candidate.time_s / best.time_s - 1:+.1%} against the best")
+
+
+def agreement(found: list[Candidate]) -> str:
+    """How estimates and simulations agree, and where the best by simulation stood by estimate; empty where nothing was simulated."""
+    both = [c for c in found if math.isfinite(c.time_s) and math.isfinite(c.estimate.time_s)]
+    if len(both) < 2:
+        return ""
+    ratio = [c.time_s / c.estimate.time_s for c in both]
+    place = 1 + sum(c.estimate.time_s < both[0].estimate.time_s for c in found)
+    return (
+        f"{len(both)} layouts simulated: {min(ratio):.2f} to {max(ratio):.2f} times their estimate (median {median(ratio):.2f}); "
+        f"the best was number {place} by estimate, the best by estimate is {_first(both).time_s / both[0].time_s - 1:+.1%} against it"
+    )
+
+
+def _first(both: list[Candidate]) -> Candidate:
+    return min(both, key=lambda c: c.estimate.time_s)
 
 
 def columns(candidates: list[Candidate]) -> dict[str, list[Any]]:

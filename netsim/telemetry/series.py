@@ -39,7 +39,7 @@ class Loads(NamedTuple):
 def alike(log: Log, loads: Loads, n_links: int) -> tuple[Array, int]:
     """Return (row int32[n_links], rows): links with the same row carried the same at all times; -1: nothing."""
     transfer = mix(mix(mix(log.t0.view(np.uint64)) + log.t1.view(np.uint64)) + log.pace.view(np.uint64) + log.tag.astype(np.uint64))
-    n_bundles = max(0, len(loads.bundle_ptr) - 1)
+    n_bundles = len(loads.bundle_ptr) - 1
     print_ = np.zeros(n_bundles, np.uint64)
     np.add.at(print_, log.bundle, transfer)
     moved = np.bincount(log.bundle, minlength=n_bundles) > 0

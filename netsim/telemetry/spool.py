@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from netsim.errors import InputError
 from netsim.kernels.structs import Array
 from netsim.telemetry import series
 from netsim.telemetry.channels import FILETYPE, VERSION
+from netsim.telemetry.clock import Clock
 from netsim.telemetry.frame import Frame, Happened, Samples, joined
 from netsim.telemetry.series import Loads, Log
 from netsim.telemetry.write import unwritable, write_head, write_run
@@ -31,21 +33,33 @@ SHARED = ("busy", "exposed", "timers", "bubble", "end", "start", "begin", "ended
 LOG = np.dtype([("bundle", np.int32), ("t0", np.int64), ("t1", np.int64), ("pace", np.float64), ("tag", np.int32)])
 SAMPLE = np.dtype([("interval", np.int32), ("link", np.int32), ("value", np.float64)])
 RESENT = np.dtype([("group", np.int64), ("end", np.int64), ("packets", np.int64)])
+HELD_S = 1.0
+"""Seconds after which a run leaves something if it is killed."""
 NO_RESENT = np.zeros((0, 3), np.int64)
 
 
 class Spool:
-    """The spool of one rank; rank 0 keeps the frame, the log and the operations, every rank its own samples."""
+    """The spool of one rank; rank 0 keeps the frame, the log and the operations, every rank its own samples.
+
+    What is not mapped is held back for the first second, so that short runs do not write everything twice.
+    """
 
     def __init__(self, out: Path, rank: int = 0) -> None:
         self.folder = out / FOLDER
         self.rank = rank
+        self.clock = Clock()
+        self._starts = time.monotonic() + HELD_S
+        self._frame: Frame | None = None
+        self._held: dict[str, list[bytes]] | None = {}
         if rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._guard(lambda: self.folder.mkdir(parents=True, exist_ok=True))
 
     def frame(self, frame: Frame) -> None:
-        """Write what is known before the start."""
+        """Take what is known before the start."""
+        self._frame = frame
+
+    def _write(self, frame: Frame) -> None:
         columns = {f"channel:{path}": np.asarray(values) for path, values in frame.channels.items()}
         columns |= {f"loads:{name}": array for name, array in frame.loads._asdict().items()}
         columns |= {f"keys:{name}": array for name, array in frame.keys.items()}
@@ -88,11 +102,17 @@ class Spool:
             self._append(f"resent-{self.rank}.bin", rows.astype(np.int64))
 
     def _append(self, name: str, rows: Array) -> None:
-        def add() -> None:
-            with open(self.folder / name, "ab") as file:
-                file.write(rows.tobytes())
-
-        self._guard(add)
+        with self.clock:
+            if self._held is None:
+                self._guard(lambda: _add(self.folder / name, [rows.tobytes()]))
+                return
+            self._held.setdefault(name, []).append(rows.tobytes())
+            if time.monotonic() >= self._starts:
+                held, self._held = self._held, None
+                if self._frame is not None:
+                    self._write(self._frame)
+                for one, parts in held.items():
+                    self._guard(lambda one=one, parts=parts: _add(self.folder / one, parts))  # type: ignore[misc]
 
     def _guard(self, work: Any) -> Any:
         try:
@@ -104,6 +124,11 @@ class Spool:
     def remove(self) -> None:
         """The result file is written: the spool goes."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _add(path: Path, parts: list[bytes]) -> None:
+    with open(path, "ab") as file:
+        file.write(b"".join(parts))
 
 
 _ARRAYS = ("link_of", "gpu_of", "key_of_tag", "call_group", "call_bytes", "call_alike", "call_path")
