@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="search file (YAML)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="layouts simulated side by side (default: one per core)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the search (default: results/searches/NAME)")
-    parser.add_argument("--exhaustive", action="store_true", help="simulate every layout that the margin lets in, not only the best estimates")
+    parser.add_argument("--exhaustive", action="store_true", help="simulate all layouts that the margin lets in, not only the best")
     parser.add_argument("--estimate", action="store_true", help="estimates only: simulate nothing")
     parser.add_argument("--json", action="store_true", help="print the best layout and the counts as one JSON document in the last line")
     parser.add_argument("--quiet", action="store_true", help="no progress and no table on the terminal")

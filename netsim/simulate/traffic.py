@@ -31,6 +31,7 @@ from netsim.telemetry.spool import NO_RESENT, SHARED, Spool
 from netsim.telemetry.write import written
 from netsim.units import format_time
 
+NO_LOADS = Loads(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
 Report = Callable[[float, int], None]
 SILENCE_PS = 100_000_000_000
 """Simulated time without a byte after which a packet run is asked whether it can end at all."""
@@ -100,7 +101,7 @@ def _frame(run: Run, topology: Topology, routes: Routes, flows: Flows, fluid: Fl
         channels=link_facts(topology) | facts,
         interval=run.telemetry.interval,
         choices=tuple(sorted(choices)),
-        loads=Loads(np.zeros(1, np.int64), none, none.astype(float)) if by_packets else Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
+        loads=NO_LOADS if by_packets else Loads(fluid.bundle_ptr, fluid.node_link, fluid.node_coef),
         n_bundles=0 if by_packets else len(flows.src),
         link_of=np.arange(n_links),
         gpu_of=none,

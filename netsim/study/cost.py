@@ -38,10 +38,27 @@ class Cost(NamedTuple):
     usd_per_hour: float
 
 
+class Price(NamedTuple):
+    """A price or power, and where it is from; a source that begins with 'assumed' is none."""
+
+    value: float
+    source: str
+
+    @property
+    def assumed(self) -> bool:
+        """True where there is no source."""
+        return self.source.startswith("assumed") or self.source.endswith("assumed")
+
+
 @cache
-def _ready() -> dict[str, float]:
+def listed() -> dict[str, Price]:
+    """The ready prices with their sources."""
     text = Path(__file__).with_name("prices.yaml").read_text(encoding="utf-8")
-    return {name: float(value) for name, value in yaml.safe_load(text).items()}
+    return {name: Price(float(entry["value"]), str(entry["source"])) for name, entry in yaml.safe_load(text).items()}
+
+
+def _ready() -> dict[str, float]:
+    return {name: price.value for name, price in listed().items()}
 
 
 def prices(overrides: dict[str, float]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """A fingerprint of what results are made from beside the configuration: the program's model and its data.
 
-A point of a study that is done is kept under a key; the key holds this fingerprint, so that a point is simulated again once a kernel, a schedule,
-a table of kernel times or a price has changed. Commands, reports, figures and pages are no part of it: they change no result.
+A point of a study that is done is kept under a key; the key holds this fingerprint, so that a point is simulated again once a kernel, a
+schedule, a table of kernel times or a price has changed. Commands, reports, figures and pages are no part of it: they change no result.
 """
 
 import hashlib
@@ -16,7 +16,10 @@ import workload
 from netsim.config import Run, config_hash
 
 PACKAGES = (compute, topologies, workload)
-PARTS = ("collectives", "config", "kernels", "network", "simulate", "telemetry", "units.py", "study/metrics.py", "study/cost.py")
+PARTS = (
+    "collectives", "config", "kernels", "network", "simulate", "telemetry", "units.py",
+    "study/metrics.py", "study/cost.py", "study/prices.yaml",
+)  # fmt: skip
 """Of the package netsim, what results depend on."""
 SUFFIXES = (".py", ".yaml", ".csv", ".json", ".npz")
 

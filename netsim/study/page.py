@@ -5,6 +5,7 @@ from pathlib import Path
 
 from netsim.config.study import Study
 from netsim.errors import InputError
+from netsim.study.cost import listed
 from netsim.study.metrics import column
 from netsim.study.table import Row
 
@@ -21,12 +22,27 @@ def page(study: Study, rows: list[Row], figures: list[Path], command: str) -> st
     lines += ["## Table", "", *_table(study, rows), ""]
     for path in figures:
         lines += [f"![{path.stem}]({path.name})", ""]
-    lines += [f"Base: `{Path(study.base).name}`." + (" Prices: `netsim/study/prices.yaml`." if _priced(study) else "")]
+    lines += [f"Base: `{Path(study.base).name}`."]
+    lines += _prices(study) if _priced(study) else []
     return "\n".join(lines) + "\n"
 
 
 def _priced(study: Study) -> bool:
     return any("usd" in metric or "kilowatts" in metric for metric in study.metrics)
+
+
+def _prices(study: Study) -> list[str]:
+    """What the cost model took, and what of it has no source."""
+    ready, given = listed(), dict(study.prices)
+    said = "Dollars, watts (`watts_`), and what turns both into dollars per hour. **Assumed** figures have no source."
+    lines = ["", "## Prices", "", said, "", "| | value | source |", "| --- | ---: | --- |"]
+    for name, price in ready.items():
+        if name in given:
+            lines.append(f"| `{name}` | {given[name]:,g} | **given by the study** in place of {price.value:,g} |")
+        else:
+            source = re.sub(r"\bassumed\b", "**assumed**", price.source)
+            lines.append(f"| `{name}` | {price.value:,g} | {source} |")
+    return lines
 
 
 def _table(study: Study, rows: list[Row]) -> list[str]:

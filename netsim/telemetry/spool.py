@@ -112,7 +112,7 @@ class Spool:
                 if self._frame is not None:
                     self._write(self._frame)
                 for one, parts in held.items():
-                    self._guard(lambda one=one, parts=parts: _add(self.folder / one, parts))  # type: ignore[misc]
+                    self._guard(lambda one=one, parts=parts: _add(self.folder / one, parts))
 
     def _guard(self, work: Any) -> Any:
         try:
