@@ -40,6 +40,7 @@ class Links(NamedTuple):
     load: Array | None  # float[link, category], over the whole run
     number: Array  # in the file
     span_s: float
+    columns: tuple[int, int]  # of series/*, in the window
 
 
 def select(run: RunFile, chosen: Selection) -> Links:
@@ -62,7 +63,11 @@ def select(run: RunFile, chosen: Selection) -> Links:
         nbytes, span = _in_window(run, row, chosen.window), min(chosen.window[1], end_s) - chosen.window[0]
     load = run["links/load"][index] if "links/load" in run else None
     name, rate = run["links/name"][index], run["links/rate"][index]
-    return Links(name, tier[index], rail[index], rate, nbytes[index], row[index], load, index, max(span, 1e-30))
+    columns = (0, 1 << 62)
+    if chosen.window is not None:
+        load = None
+        columns = int(chosen.window[0] / run.interval_ps * 1e12), int(np.ceil(min(chosen.window[1], end_s) / run.interval_ps * 1e12))
+    return Links(name, tier[index], rail[index], rate, nbytes[index], row[index], load, index, max(span, 1e-30), columns)
 
 
 def _in_window(run: RunFile, row: Array, window: tuple[float, float]) -> Array:
@@ -97,6 +102,8 @@ def busiest(run: RunFile, chosen: Selection, top: int) -> list[dict[str, Any]]:
     for row, g in zip(rows, order, strict=False):
         if found := loaders.of(int(links.number[first[g]]), chosen.window or ALL, 5):
             row["operations"] = found
+        if "load" not in row and (shares := loaders.categories(int(links.number[first[g]]), chosen.window or ALL)):
+            row["load"] = shares
     return rows
 
 
@@ -113,8 +120,9 @@ def _about(run: RunFile, links: Links, used: Array, alike: Array, counted: dict[
         "rate": float(links.rate[i]),
     }
     if links.row[i] >= 0 and "series/bytes" in run:
-        over_time = run.slice("series/bytes", int(links.row[i])) / (links.rate[i] * run.interval_ps * 1e-12)
-        out |= {"peak": float(over_time.max()), "peak_at_s": int(over_time.argmax()) * run.interval_ps * 1e-12}
+        first, last = links.columns
+        over_time = run.slice("series/bytes", int(links.row[i]), slice(first, last)) / (links.rate[i] * run.interval_ps * 1e-12)
+        out |= {"peak": float(over_time.max()), "peak_at_s": (first + int(over_time.argmax())) * run.interval_ps * 1e-12}
         out["hot_share"] = float((over_time >= HOT).mean())
         out["over_time"] = [round(float(v), 4) for v in resampled(over_time, 40)]
     if links.load is not None and links.load[i].sum() > 0:

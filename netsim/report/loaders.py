@@ -34,6 +34,19 @@ class Loaders:
         return [] if self._flows is None else _told_flows(self._flows, link, window, top)
 
 
+    def categories(self, link: int, window: tuple[float, float]) -> dict[str, float]:
+        """Shares of a link's bytes in a window by category, the largest first."""
+        if self._calls is None or self._set is None:
+            return {}
+        rows = np.flatnonzero(self._calls.set == self._set[link])
+        nbytes = self._calls.nbytes[rows] * _within(self._calls.first[rows], self._calls.last[rows], window)
+        names, of = np.unique(self._calls.category[rows], return_inverse=True)
+        total = np.bincount(of.ravel(), weights=nbytes, minlength=len(names))
+        if total.sum() <= 0:
+            return {}
+        return {str(names[k]): round(float(total[k] / total.sum()), 4) for k in np.argsort(-total) if total[k] > 0.0005 * total.sum()}
+
+
 class _Calls(NamedTuple):
     set: Array
     first: Array

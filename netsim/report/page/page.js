@@ -38,6 +38,7 @@ const charts = [];
 function redraw() { for (const c of charts) c(); const w = byId("window"); if (w) w.textContent = `${time(view[0])} to ${time(view[1])}`; }
 function chart(id, left, draw, hover) {
   const canvas = byId(id);
+  canvas.style.height ||= `${canvas.getAttribute("height")}px`; // else it follows the width, which drawing changes
   const plot = () => ({ x: left, w: canvas.clientWidth - left - 12, h: canvas.clientHeight - 22 });
   const toX = (s, p) => p.x + (s - view[0]) / (view[1] - view[0]) * p.w, toS = (x, p) => view[0] + (x - p.x) / p.w * (view[1] - view[0]);
   charts.push(() => {
