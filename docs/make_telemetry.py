@@ -1,6 +1,7 @@
-"""Make the pictures of docs/telemetry.md: python docs/make_telemetry.py [FOLDER OF A RUN]
+"""Make the pictures of docs/telemetry.md: python docs/make_telemetry.py [FOLDER OF A FLOW RUN [FOLDER OF A PACKET RUN]]
 
-Simulates runs/h100_1024.yaml at 100 us unless it is given a run. The picture of the HTML page needs Chromium.
+Simulates runs/h100_1024.yaml at 100 us on the flow engine, and packet by packet with a layer per stage and four microbatches, unless it is
+given runs: the whole file takes the packet engine minutes, and the figures show the same. The picture of the HTML page needs Chromium.
 """
 
 import subprocess
@@ -14,19 +15,31 @@ from netsim.report.html import write_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "telemetry"
+FLOW = ("network.engine=flow", "telemetry.interval=100 us")
+PACKET = ("network.engine=packet", "telemetry.interval=100 us", "workload.model.layers=8", "workload.global_batch=64")
 
 
 def main() -> None:
     """Write all pictures."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(scratch, "run")
-        if len(sys.argv) == 1:
-            words = ["run", "runs/h100_1024.yaml", "--set", "telemetry.interval=100 us", "--out", str(folder), "--quiet"]
-            subprocess.run([sys.executable, "-m", "netsim", *words], check=True, cwd=ROOT)
-        with netsim.open_run(folder) as run:
+        given = [Path(word) for word in sys.argv[1:]]
+        flow = given[0] if given else simulated(Path(scratch, "flow"), FLOW)
+        packet = given[1] if len(given) > 1 else simulated(Path(scratch, "packet"), PACKET)
+        with netsim.open_run(flow) as run:
             figures.save_all(run, PICTURES)
             write_page(run, Path(scratch, "run.html"))
+        with netsim.open_run(packet) as run:
+            for name in ("utilisation", "completion"):
+                figures.save(run, name, PICTURES / f"packet_{name}.png")
         photograph(Path(scratch, "run.html"), Path(scratch, "profile"))
+
+
+def simulated(folder: Path, settings: tuple[str, ...]) -> Path:
+    """Run the file with some settings into a folder."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "netsim", "run", "runs/h100_1024.yaml", *words, "--out", str(folder), "--quiet"]
+    subprocess.run(command, check=True, cwd=ROOT)
+    return folder
 
 
 def photograph(page: Path, profile: Path) -> None:
@@ -38,7 +51,7 @@ def photograph(page: Path, profile: Path) -> None:
         print("no Chromium: page.png is left as it is", file=sys.stderr)
         return
     with browser.page(profile) as shown:
-        shown.call("Emulation.setDeviceMetricsOverride", width=1300, height=1180, deviceScaleFactor=1, mobile=False)
+        shown.call("Emulation.setDeviceMetricsOverride", width=1300, height=1400, deviceScaleFactor=1, mobile=False)
         shown.open(page)
         shown.picture(PICTURES / "page.png")
 

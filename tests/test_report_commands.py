@@ -59,6 +59,7 @@ def test_links_of_a_tier_rail_and_window(netsim, folder):
         (("links", "--rail", "9"), "expected a rail of this run (0 to 7); got 9"),
         (("links", "--window", "5ms"), "expected two times in order such as 10ms:20ms; got '5ms'"),
         (("links", "--window", "2h:3h"), "the first before the end"),
+        (("links", "--top", "0"), "expected a number of links from 1; got 0"),
         (("trace", "--rank", "3"), "expected recorded GPUs (0, 8); got 3"),
         (("trace", "--category", "forwards"), "did you mean 'forward'?"),
         (("compare",), "expected two runs or more; got 1"),

@@ -38,5 +38,5 @@ def test_table_is_the_declaration_table():
 
 def test_pictures_are_there():
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", TEXT)
-    assert len(pictures) == 7
+    assert len(pictures) == 9
     assert all((PAGE.parent / picture).stat().st_size > 5000 for picture in pictures)

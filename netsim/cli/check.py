@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     _fabric(config, facts)
     if isinstance(config.workload, Training):
         _training(config, config.workload, facts)
+    elif not facts["problems"]:
+        facts["notes"].append(_traffic(config, facts["sizes"]))
     print(dump(config))
     print(render(facts))
     if facts["problems"]:
@@ -111,11 +113,34 @@ def _recorded(config: "Run", work: "Workload", links: int) -> str:
     kernels = max(int(p.duration[a:b].sum()) for a, b in zip(starts[:-1], p.stream_ptr[1 :: p.n_streams], strict=True))
     ranks = {"representative": np.arange(len(per_program)), "all": work.gpu_program}
     program = ranks[asked.operations] if isinstance(asked.operations, str) else work.gpu_program[list(asked.operations)]
-    end_ps = max(1, kernels) * config.simulate.iterations
-    size = at_most(asked.channels, links, int(per_program[program].sum()), end_ps, asked.interval, config.network.engine == "packet")
+    end_ps, turns = max(1, kernels) * config.simulate.iterations, config.simulate.iterations
+    kept = {"last": 1, "all": turns}[asked.iterations] if isinstance(asked.iterations, str) else len(asked.iterations)
+    rows = int(per_program[program].sum()) * kept
+    size = at_most(asked.channels, links, rows, end_ps, asked.interval, config.network.engine == "packet")
+    return (
+        f"telemetry: at most {format_size(size.total)} before compression, {format_size(size.operations)} of it {rows:,} operations of "
+        f"{kept} of {turns} iterations, {format_size(size.series)} series of {links:,} links in "
+        f"intervals of {format_time(size.interval)} over {format_time(end_ps)} of kernels; links that do the same share their series"
+    )
+
+
+def _traffic(config: "Run", sizes: dict[str, int]) -> str:
+    """How large the result file of plain traffic can become; it takes at least as long as its busiest NIC does."""
+    import numpy as np
+
+    from netsim.network.traffic import expand
+    from netsim.telemetry.size import at_most
+
+    assert not isinstance(config.workload, Training)
+    flows, asked = expand(config.workload, sizes["NICs"], config.seed), config.telemetry
+    sizes["flows"] = len(flows.src)
+    busiest = max(np.bincount(nics, weights=flows.nbytes).max() for nics in (flows.src, flows.dst))
+    end_ps = int(flows.start_ps.max() + busiest / config.topology.link.rate * 1e12)
+    links = sum(n for name, n in sizes.items() if name.endswith(" links"))
+    size = at_most(asked.channels, links, len(flows.src), max(1, end_ps), asked.interval, config.network.engine == "packet")
     return (
         f"telemetry: at most {format_size(size.total)} before compression, {format_size(size.series)} of it series of {links:,} links in "
-        f"intervals of {format_time(size.interval)} over {format_time(end_ps)} of kernels; links that do the same share their series"
+        f"intervals of {format_time(size.interval)}, if the traffic takes {format_time(end_ps)}, the time of its busiest NIC"
     )
 
 

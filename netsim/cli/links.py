@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from netsim.report import links, notes
     from netsim.telemetry.read import open_run
 
+    if args.top < 1:
+        raise InputError(f"--top: expected a number of links from 1; got {args.top}")
     chosen = links.Selection(args.tier, args.rail, window_of(args.window))
     with open_run(args.run) as opened:
         rows = links.busiest(opened, chosen, args.top)

@@ -34,7 +34,10 @@ def config(runs: list[RunFile]) -> list[tuple[str, list[Any]]]:
     """Fields of the resolved configurations that are not the same in all runs; None where a run does not have one."""
     flat = [dict(_leaves(run.config)) for run in runs]
     names = dict.fromkeys(name for one in flat for name in one)
-    out = [(name, [one.get(name) for one in flat]) for name in names if name.split(".")[0] not in NOT_COMPARED]
+    other = len({one.get("workload.kind") for one in flat}) > 1  # jobs of another kind have no field in common
+    left_out = (*NOT_COMPARED, "workload", "compute", "nccl") if other else NOT_COMPARED
+    kept = [name for name in names if name.split(".")[0] not in left_out or name == "workload.kind"]
+    out = [(name, [one.get(name) for one in flat]) for name in kept]
     return [(name, values) for name, values in out if any(value != values[0] for value in values)]
 
 

@@ -13,6 +13,7 @@ from netsim.kernels.structs import LINK_TIERS, Array
 from netsim.report.loaders import ALL, Loaders
 from netsim.telemetry.channels import COUNTERS
 from netsim.telemetry.read import RunFile
+from netsim.units import format_time
 
 HOT = 0.9
 """Utilisation from which an interval of a link counts as hot."""
@@ -76,7 +77,7 @@ def _in_window(run: RunFile, row: Array, window: tuple[float, float]) -> Array:
         raise InputError("--window: expected a run that recorded series over time; telemetry.channels left them out")
     first, last = (t / (run.interval_ps * 1e-12) for t in window)
     if not 0 <= first < last or window[0] >= run.end_ps * 1e-12:
-        raise InputError(f"--window: expected two times in order, the first before the end ({run.end_ps * 1e-12:.6g} s)")
+        raise InputError(f"--window: expected two times in order, the first before the end ({format_time(run.end_ps)})")
     last = min(last, run.shape("series/bytes")[1])
     a, b = int(first), int(np.ceil(last))
     share = np.minimum(np.arange(a, b) + 1, last) - np.maximum(np.arange(a, b), first)

@@ -152,8 +152,9 @@ def _figures(run: Run, topology: Topology, flows: Flows, fluid: Fluid, done: Hap
     if done.counters:
         figures["resent"] = int(done.resent[:, 2].sum())
     if len(fct_us):
-        percent = {name: float(np.percentile(fct_us, p)) for name, p in (("min", 0), ("p50", 50), ("p99", 99), ("max", 100))}
-        figures["fct_us"] = percent | {"mean": float(fct_us.mean())}
+        p50, p99 = np.percentile(fct_us, (50, 99))
+        found = {"min": fct_us.min(), "mean": fct_us.mean(), "p50": p50, "p99": p99, "max": fct_us.max()}
+        figures["fct_us"] = {name: float(value) for name, value in found.items()}
     return figures
 
 

@@ -137,6 +137,8 @@ def _sampled(writer: Writer, frame: Frame, happened: Happened, shape: Series, na
     factor = shape.interval // frame.interval
     for bin0 in range(0, shape.bins, series.BLOCK):
         width = min(series.BLOCK, shape.bins - bin0)
+        if not np.diff(np.searchsorted(happened.samples[name].interval, [bin0 * factor, (bin0 + width) * factor]))[0]:
+            continue  # what is not written reads as zeros
         _fill(dataset, bin0, sampled_block(happened.samples[name], shape, factor, bin0, width, how))
 
 
