@@ -9,6 +9,7 @@ import numpy as np
 
 import topologies
 from netsim.config import Run, config_hash, resolved
+from netsim.errors import InputError
 from netsim.kernels.executor import Exec
 from netsim.kernels.structs import CATEGORIES, COMM, LINK_TIERS, TIMERS, Array, Topology
 from netsim.simulate.carried import with_buses
@@ -100,8 +101,12 @@ def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path, spool
     `began` is when the wall clock started (perf_counter).
     """
     steady = {k: v for k, v in figures.items() if k not in ("ranks", "parallel")}
-    with spool.clock, result_file(out / "result.h5", made.attributes | {"summary": json.dumps(steady)}) as writer:
-        write_run(writer, made, done)
+    try:
+        with spool.clock, result_file(out / "result.h5", made.attributes | {"summary": json.dumps(steady)}) as writer:
+            write_run(writer, made, done)
+    except InputError:
+        spool.abandon()
+        raise
     took = {"wall_s": time.perf_counter() - began, "telemetry_s": spool.clock.spent_s}
     figures = figures | took
     path = out / "summary.json"

@@ -121,6 +121,11 @@ class Spool:
             self.remove()
             raise unwritable(self.folder, error) from None
 
+    def abandon(self) -> None:
+        """The result file cannot be written: the spool stays if it can be read in its place."""
+        if self._held is not None:
+            self.remove()
+
     def remove(self) -> None:
         """The result file is written: the spool goes."""
         shutil.rmtree(self.folder, ignore_errors=True)
