@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netsim.config.network import CongestionControl, Network, Pfc, Recovery
-from netsim.config.topology import Switch
+from netsim.config.topology import Fabric, Link, Switch
 from netsim.config.traffic import Traffic
+from netsim.errors import InputError
 from netsim.kernels.packet import layout as k
 from netsim.network.packet import state
 from netsim.network.packet.engine import PacketEngine
@@ -171,6 +172,61 @@ def test_adaptive_routing_avoids_a_dead_link():
     engine.finish()
     assert engine.counters()["packets"][link] == 0
     assert engine.flow_ends().tolist() == [52_022_080]
+
+
+SPLIT = Fabric(builder="leaf_spine", nodes=8, gpus_per_node=1, segment=4, link=Link(50e9, 500_000), switch=Switch(radix=8, latency=300_000))
+
+
+def detoured(hop: int, mode: str, **more: object) -> PacketEngine:
+    """Flows across spines of which one loses, for good, the link that flow 0 takes at `hop`, both ways; routing converges 5 us later."""
+    traffic = cases.flows((0, 7, 2 * MIB), (1, 6, MIB), (2, 7, MIB), (5, 0, MIB), (3, 2, MIB))
+    engine = cases.engine(SPLIT, network(mode, convergence=5_000_000, **more))
+    probe = cases.engine(SPLIT, network(mode), traffic)
+    link = int(probe.state.path[hop])
+    both = np.array([link, int(probe.topology.link_reverse[link])])
+    engine.change_rates(np.full(2, 10_000_000), both, np.zeros(2))
+    engine.add_flows(traffic)
+    engine.finish()
+    conserved(engine)
+    assert (engine.flow_ends() > 0).all()
+    sent = engine.counters()["packets"]
+    assert 0 < sent[both[0]] < 256 and sent[engine.topology.vertex_kind[engine.topology.link_dst] == 2].sum() >= 6 * 256
+    return engine
+
+
+@pytest.mark.parametrize("hop", [1, 2])
+@pytest.mark.parametrize("mode", ["pfc", "pool", "credits", "dcqcn, acks", "spray", "go back n"])
+def test_flows_finish_over_another_path_when_a_link_fails(mode, hop):
+    assert outcome(detoured(hop, mode, window=123_457)) == outcome(detoured(hop, mode))
+
+
+def test_a_nic_with_two_ports_goes_on_with_one():
+    place = Fabric(builder="dual_plane", nodes=4, gpus_per_node=1, link=Link(50e9, 500_000), switch=Switch(radix=8, latency=300_000))
+    engine = cases.engine(place, replace(PLAIN, convergence=5_000_000))
+    top = engine.topology
+    up = np.flatnonzero((top.link_src == top.n_gpus + top.n_nodes) & (top.vertex_kind[top.link_dst] == 3))
+    for link in up.tolist():
+        engine = cases.engine(place, replace(PLAIN, convergence=5_000_000))
+        both = np.array([link, int(top.link_reverse[link])])
+        engine.change_rates(np.full(2, 10_000_000), both, np.zeros(2))
+        engine.add_flows(cases.flows((0, 1, 2 * MIB), (1, 0, 2 * MIB), (0, 2, MIB)))
+        engine.finish()
+        conserved(engine)
+        assert (engine.flow_ends() > 0).all()
+        other = up[up != link]
+        assert engine.counters()["packets"][other].sum() > 256
+
+
+def test_destinations_that_are_lost_are_named():
+    engine = cases.engine(SPLIT, replace(PLAIN, convergence=5_000_000))
+    top = engine.topology
+    last = np.flatnonzero(top.link_dst == top.n_gpus + top.n_nodes + 7)[-1:]
+    engine.change_rates(np.array([10_000_000]), last, np.array([0.0]))
+    with pytest.raises(InputError, match=r"expected a way from nic n0\.0 to nic n7\.0; got none.* from 10 us on"):
+        engine.add_flows(cases.flows((0, 7, MIB, 20_000_000)))
+    engine.add_flows(cases.flows((0, 7, MIB)))
+    with pytest.raises(InputError, match=r"expected a way from nic n0\.0 to nic n7\.0; got none.* from 10 us on"):
+        engine.finish()
 
 
 def test_rings_move_to_a_fresh_arena_when_theirs_is_half_used(monkeypatch):

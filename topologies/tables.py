@@ -12,6 +12,11 @@ from topologies.names import vertex_name
 
 def routes(topology: Topology, fabric: Fabric, seed: int = 0, mode: str | None = None) -> Routes:
     """Return equal-cost next hops over the links whose rate is not 0; `mode` (static, dmodk, ecmp) replaces `fabric.routing`."""
+    return equal_cost(topology, routing.MODES[mode or fabric.routing], seed)
+
+
+def equal_cost(topology: Topology, mode: int, seed: int) -> Routes:
+    """Return `routes` for a mode of `kernels.routing`."""
     switch_0, nic_0 = routing.first_switch(topology), topology.n_gpus + topology.n_nodes
     alive = topology.link_rate > 0
     src_kind, dst_kind = topology.vertex_kind[topology.link_src], topology.vertex_kind[topology.link_dst]
@@ -37,7 +42,7 @@ def routes(topology: Topology, fabric: Fabric, seed: int = 0, mode: str | None =
     sample = set_idx[set_ptr[:-1]]
     lower = np.minimum(topology.vertex_tier[topology.link_src[sample]], topology.vertex_tier[topology.link_dst[sample]])
     return Routes(
-        mode=routing.MODES[mode or fabric.routing],
+        mode=mode,
         seed=seed,
         n_groups=group_ptr.size - 1,
         nic_group=nic_group,

@@ -88,6 +88,8 @@ class Network:
     cnp_interval: least time between two congestion notifications of a queue pair.
     recovery: of losses. qps: queue pairs of a connection, each of which routing may send another way: a plain flow is split among them, a
     connection of a collective has its messages carried in turn (NCCL_IB_QPS_PER_CONNECTION goes before this, where it is given).
+    convergence: from a link's failure or return until routing has taken it out of the groups of equal paths, or back in, everywhere.
+    RFC 7938, section 7, has milliseconds for the detection of a failed interface, and less than a second for everything.
     window: longest stretch played at once, at most the shortest latency of a link; results do not depend on it.
     """
 
@@ -109,6 +111,7 @@ class Network:
     cnp_interval: Time = 50_000_000
     recovery: Recovery = Recovery()
     qps: Count = 1
+    convergence: Time = 10_000_000_000
     window: Time | None = None
     seed: Index | None = None
 

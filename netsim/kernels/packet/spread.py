@@ -42,6 +42,41 @@ def pick(s: Tables, v: int, flow: int, seq: int, n: int) -> int:
 
 
 @njit(cache=True)
+def on_path(s: Tables, v: int, flow: int, back: int) -> int:
+    """Return the hop at which a flow's path out (`back` 0) or back (8) leaves vertex `v`, -1 where it does not."""
+    for h in range(8):
+        link = np.int64(s.path[(flow << K.PATH_SHIFT) + back + h])
+        if link >= 0 and s.link_src[link] == v:
+            return h
+    return -1
+
+
+@njit(cache=True)
+def onward(s: Tables, v: int, meta: int) -> tuple[int, int]:
+    """Return the link on which switch `v` sends a packet on after routes have changed, and its record's meta with the hop behind that.
+
+    The link is that of the flow's path, where that comes by; else one towards the destination, the same for all of the flow; or -1.
+    """
+    flow, by_flow = (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, s.scal[K.SPREAD] == K.BY_FLOW
+    hop = on_path(s, v, flow, 0) if by_flow else -1
+    meta &= ~(K.HOP_MASK << K.HOP_SHIFT)
+    if hop >= 0:
+        return np.int64(s.path[(flow << K.PATH_SHIFT) + hop]), meta | ((hop + 1) << K.HOP_SHIFT)
+    out = sprayed(s, v, flow, 0 if by_flow else (meta >> K.SEQ_SHIFT) & K.SEQ_MASK)
+    return out if s.link_src[out] == v else np.int64(-1), meta | (1 << K.HOP_SHIFT)
+
+
+@njit(cache=True, forceinline=True)
+def along(s: Tables, v: int, meta: int) -> tuple[int, int]:
+    """Return the link on which the path of a packet leaves switch `v`, and its record's meta with the hop behind that."""
+    hop = (meta >> K.HOP_SHIFT) & K.HOP_MASK
+    out = np.int64(s.path[(((meta >> K.FLOW_SHIFT) & K.FLOW_MASK) << K.PATH_SHIFT) + hop])
+    if s.scal[K.REROUTED] != 0 and (hop >= 8 or out < 0 or s.link_src[out] != v):
+        return onward(s, v, meta)
+    return out, meta + (1 << K.HOP_SHIFT)
+
+
+@njit(cache=True)
 def shortest(s: Tables, v: int, flow: int, seq: int, t: int) -> int:
     """Return the link of the shortest queue at `t` towards the destination of a flow."""
     r = flow << K.RX
@@ -117,16 +152,17 @@ def deal(s: Tables, v: int, n: int) -> None:
     for i in range(n):
         t, meta = s.arrivals[2 * i], s.arrivals[2 * i + 1]
         flow, seq = (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK
+        filed = meta + (1 << K.HOP_SHIFT)
         if s.scal[K.SPREAD] >= K.ADAPTIVE:
             out = shortest(s, v, flow, seq, t)
         elif s.scal[K.SPREAD] == K.SPRAY:
             out = sprayed(s, v, flow, seq)
         else:
-            out = np.int64(s.path[(flow << K.PATH_SHIFT) + ((meta >> K.HOP_SHIFT) & K.HOP_MASK)])
+            out, filed = along(s, v, meta)
         if s.scal[K.SHARED] != 0 and not fits(s, v, out, packet_bytes(s, meta), t):
             s.count[(out << K.COUNT) + K.DROPS] += 1
             continue
-        insert(s.arena, s.ring, s.scal, out, K.INQ, t, meta + (1 << K.HOP_SHIFT))
+        insert(s.arena, s.ring, s.scal, out, K.INQ, t, filed)
         s.port_next[out] = min(s.port_next[out], t)
 
 

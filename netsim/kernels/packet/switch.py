@@ -8,10 +8,11 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
+from netsim.kernels.packet.detour import acknowledge_onward
 from netsim.kernels.packet.pause import crowded, near, pool_crossings, settle_account, watch, watch_all
 from netsim.kernels.packet.port import on_wire, packet_bytes, play
 from netsim.kernels.packet.ring import insert
-from netsim.kernels.packet.spread import collect, deal, sprayed, total_bytes
+from netsim.kernels.packet.spread import along, collect, deal, sprayed, total_bytes
 from netsim.kernels.packet.tables import Tables
 
 
@@ -26,22 +27,25 @@ def gather_control(s: Tables, link: int, end: int) -> None:
         t, meta = arena[k], arena[k + 1]
         if t >= end:
             break
+        head += 1
         flow, hop = (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.HOP_SHIFT) & K.HOP_MASK
-        out = np.int64(s.path[(flow << K.PATH_SHIFT) + 8 + hop])
+        out = np.int64(s.path[(flow << K.PATH_SHIFT) + 8 + (hop & 7)])
+        if s.scal[K.REROUTED] != 0 and (out < 0 or s.link_src[out] != s.link_dst[link]):
+            acknowledge_onward(s, s.link_dst[link], t, meta)
+            continue
         filed = (meta & K.BELOW_INPUT) + (1 << K.HOP_SHIFT) | (s.link_input[link] << K.INPUT_SHIFT)
         insert(arena, ring, s.scal, n_links + out, K.MID, t, filed)
         s.port_next[out] = min(s.port_next[out], t)
-        head += 1
     ring[o + K.HEAD] = head
 
 
 @njit(cache=True, inline="always")
 def gather(s: Tables, link: int, end: int) -> int:
     """File the data packets that arrive on a link before `end` at their output ports; returns their bytes."""
-    arena, ring, scal, path, port_next = s.arena, s.ring, s.scal, s.path, s.port_next
+    arena, ring, scal, v, port_next = s.arena, s.ring, s.scal, s.link_dst[link], s.port_next
     o = link << K.RING
     head, mid, base, mask = ring[o + K.HEAD], ring[o + K.MID], ring[o + K.BASE], ring[o + K.MASK]
-    spraying = scal[K.SPREAD] == K.SPRAY and s.link_dst[link] >= scal[K.FIRST_SWITCH]
+    spraying = scal[K.SPREAD] == K.SPRAY
     mtu, total, place = scal[K.MTU], 0, s.link_input[link] << K.INPUT_SHIFT
     while head < mid:
         k = base + ((head & mask) << 1)
@@ -52,12 +56,12 @@ def gather(s: Tables, link: int, end: int) -> int:
         if meta & K.LOST:
             continue
         total += mtu if meta & K.CLASS_MASK == 0 else packet_bytes(s, meta)
-        flow, hop = (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.HOP_SHIFT) & K.HOP_MASK
+        filed = (meta & K.BELOW_INPUT) + (1 << K.HOP_SHIFT)
         if spraying:
-            out = sprayed(s, s.link_dst[link], flow, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK)
+            out = sprayed(s, v, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK)
         else:
-            out = np.int64(path[(flow << K.PATH_SHIFT) + hop])
-        insert(arena, ring, scal, out, K.INQ, t, (meta & K.BELOW_INPUT) + (1 << K.HOP_SHIFT) | place)
+            out, filed = along(s, v, meta & K.BELOW_INPUT)
+        insert(arena, ring, scal, out, K.INQ, t, filed | place)
         if t < port_next[out]:
             port_next[out] = t
     ring[o + K.HEAD] = head

@@ -7,6 +7,7 @@ from netsim.errors import InputError
 from netsim.kernels.packet import layout as k
 from netsim.kernels.packet.advance import advance
 from netsim.kernels.packet.bound import next_completion
+from netsim.kernels.packet.detour import change_paths, resettle
 from netsim.kernels.packet.lay import begin, open_flows, open_paths
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import NIC, Array, Plan, Routes, Topology
@@ -14,6 +15,7 @@ from netsim.network.api import PS_NEVER, Flows
 from netsim.network.packet import buffers
 from netsim.network.packet.footprint import Footprint, footprint, whole_paths
 from netsim.network.packet.parameters import parameters
+from netsim.network.packet.reroute import convergences, new_paths, refuse, routes_at
 from netsim.network.packet.state import build, grown
 from netsim.units import format_time
 from topologies.names import link_name
@@ -32,7 +34,10 @@ class PacketEngine:
         )
         self._tables: Tables | None = None
         self._bus_rate = buffers.bus_rate(topology, network)
-        self._changes: list[tuple[int, int, float]] = []
+        self._changes: list[tuple[int, int, float]] = []  # (ps, link, bytes/s); behind all links: routing has converged
+        self._rate = topology.link_rate.copy()
+        self._failed_ps = 0  # when the last link failed
+        self._pairs: list[Array] = []  # int64[3, n] source NIC, destination NIC, queue pair of all flows
         self._timed_links = np.flatnonzero(alive)
         scal = self.state.scal
         self._uses_scale_up = False
@@ -93,7 +98,10 @@ class PacketEngine:
             if t > self.now_ps and (advance(self.tables, self.cc, t) < t or s.scal[k.DONE_CALLS]):
                 break
             self._changes.pop(0)
-            self._apply(link, rate)
+            if link < self._rate.size:
+                self._apply(link, rate)
+            else:
+                self._reroute()
         else:
             advance(self.tables, self.cc, until)
         now = self.now_ps
@@ -112,13 +120,44 @@ class PacketEngine:
         return s.call[rows + k.INSTANCE][order], s.call[rows + k.LAST_PS][order]
 
     def change_rates(self, t_ps: Array, link: Array, rate: Array) -> None:
-        """Let links change to `rate` bytes/s at times to come, in order; 0: what is queued waits until the link returns, and switches
-        that choose avoid it.
+        """Let links change to `rate` bytes/s at times to come, in order, before anything is added.
+
+        0: what is queued waits. Switches that choose avoid the link; `network.convergence` later, routing does everywhere, and what is
+        queued goes another way, if there is one. So packets may overtake each other.
         """
-        self._changes = sorted([*self._changes, *zip(t_ps.tolist(), link.tolist(), rate.tolist(), strict=True)])
+        changes = sorted(zip(t_ps.tolist(), link.tolist(), rate.tolist(), strict=True))
+        times = convergences(self._rate, changes, self.network.convergence)
+        self._changes = sorted([*self._changes, *changes, *((t, self._rate.size, 0.0) for t in times)])
+        if times:
+            s = self.state
+            s.scal[k.ORDERED] = 0
+            self.state = s._replace(seen=grown(s.seen, self.n_flows << k.SEEN))
+
+    def _reroute(self) -> None:
+        """Routing has converged: tables are those of the links that work now, flows take the paths that these give."""
+        self.routes = routes_at(self.topology, self.routes, self._rate)
+        self._choices(self.routes)
+        self.state.scal[k.REROUTED] = 1
+        self._change_paths(0)
+        resettle(self.tables, self.now_ps)
+
+    def _change_paths(self, first: int) -> None:
+        """Give flows from `first` on the paths of the present routes; raises `InputError` for those that will never have one again."""
+        src, dst, qp = np.concatenate(self._pairs, axis=1)[:, first:] if self._pairs else np.zeros((3, 0), np.int64)
+        flow = first + np.flatnonzero(src >= 0)
+        src, dst, qp = (column[src >= 0] for column in (src, dst, qp))
+        rx = self.state.rx.reshape(-1, 1 << k.RX)
+        rx[flow, k.RX_GROUP] = self.routes.nic_group[dst]
+        reached, ahead, back = new_paths(self.topology, self.routes, src, dst, qp)
+        lost = ~reached & (src != dst) & (rx[flow, k.END] < 0)
+        if lost.any() and not any(rate > 0 for _, _, rate in self._changes):
+            refuse(self.topology, self.routes, src[lost], dst[lost], self._failed_ps)
+        change_paths(self.tables, flow[reached], *ahead, *back)
 
     def _apply(self, link: int, rate: float) -> None:
         s, q, v = self.state, link << k.PORT, int(self.state.link_src[link])
+        self._rate[link] = rate
+        self._failed_ps = self._failed_ps if rate > 0 else self.now_ps
         if rate > 0:
             s.ps_per_byte[link] = per_byte = 1e12 / min(rate, float(self._bus_rate[link]))
             s.port[q + k.SER] = int(s.scal[k.MTU] * per_byte + 0.5)
@@ -162,6 +201,7 @@ class PacketEngine:
 
     def add_flows(self, flows: Flows) -> None:
         """Add plain flows, each on `network.qps` queue pairs between which its bytes are split."""
+        self._refuse_hopeless(flows)
         n, q = flows.src.size, self.network.qps
         src, dst, qp = np.repeat(flows.src, q), np.repeat(flows.dst, q), np.tile(np.arange(q), n)
         share = np.repeat(flows.nbytes // q, q) + (qp < np.repeat(flows.nbytes % q, q))
@@ -171,6 +211,16 @@ class PacketEngine:
         s = self.state
         s.scal[k.FLOWS_LEFT] += n * q
         open_flows(self.tables, first, np.repeat(flows.start_ps, q))
+
+    def _refuse_hopeless(self, flows: Flows) -> None:
+        """Raise `InputError` for flows that start when links have failed for good that they cannot do without."""
+        rate, last = self._rate.copy(), -1
+        for t, link, new in self._changes:
+            if link < rate.size:
+                rate[link], last = new, t
+        late = flows.start_ps >= last
+        if last >= 0 and late.any():
+            refuse(self.topology, routes_at(self.topology, self.routes, rate), flows.src[late], flows.dst[late], last)
 
     def finish(self) -> None:
         """Run until every plain flow has ended."""
@@ -268,6 +318,9 @@ class PacketEngine:
             np.where(dst < 0, -1, self.routes.nic_group[dst]).astype(np.int64),
             src < 0,
         )
+        self._pairs.append(np.stack([src, dst, qp]))
+        if s.scal[k.REROUTED] and fp is not None:
+            self._change_paths(first)
         return first
 
     def _set_window(self) -> None:
@@ -280,14 +333,14 @@ class PacketEngine:
         scal[k.INSIDE_WINDOW] = min(scal[k.WINDOW_PS], inside) if self._uses_scale_up else scal[k.WINDOW_PS]
 
     def _choices(self, routes: Routes) -> None:
-        """Give switches the routes, if they choose packet by packet."""
+        """Give switches the routes, which they need to choose packet by packet, and after routes have changed."""
         s = self.state
         s.scal[k.N_GROUPS] = routes.n_groups
-        if s.scal[k.SPREAD] != k.BY_FLOW:
-            flowlet = np.zeros(max(1, self.topology.n_switches) << k.FLOWLETS << 1, np.int64)
+        self.state = s._replace(**{name: np.ascontiguousarray(getattr(routes, name)) for name in ("hop_set", "set_ptr", "set_idx")})
+        if s.scal[k.SPREAD] == k.FLOWLET and s.flowlet.size == 1:
+            flowlet = np.zeros(max(2, self.topology.n_switches << k.FLOWLETS << 1), np.int64)
             flowlet[::2], flowlet[1::2] = -k.NEVER, -1
-            chosen = {name: np.ascontiguousarray(getattr(routes, name)) for name in ("hop_set", "set_ptr", "set_idx")}
-            self.state = s._replace(flowlet=flowlet, **chosen)
+            self.state = self.state._replace(flowlet=flowlet)
 
     def _room_for_log(self) -> None:
         """Room for all arrivals and departures of a switch in one window, were all packets as small as can be."""
