@@ -200,21 +200,33 @@ def test_flows_finish_over_another_path_when_a_link_fails(mode, hop):
     assert outcome(detoured(hop, mode, window=123_457)) == outcome(detoured(hop, mode))
 
 
+TWO_PORTS = Fabric(builder="dual_plane", nodes=4, gpus_per_node=1, link=Link(50e9, 500_000), switch=Switch(radix=8, latency=300_000))
+
+
+def one_port_left(*traffic: tuple[int, int, int]) -> list[PacketEngine]:
+    """Engines on which NIC 0 loses one of its ports, each in turn."""
+    made = []
+    for port in (0, 1):
+        engine = cases.engine(TWO_PORTS, replace(PLAIN, convergence=5_000_000))
+        top = engine.topology
+        link = np.flatnonzero((top.link_src == top.n_gpus + top.n_nodes) & (top.vertex_kind[top.link_dst] == 3))[port]
+        engine.change_rates(np.full(2, 10_000_000), np.array([link, top.link_reverse[link]]), np.zeros(2))
+        engine.add_flows(cases.flows(*traffic))
+        made.append(engine)
+    return made
+
+
 def test_a_nic_with_two_ports_goes_on_with_one():
-    place = Fabric(builder="dual_plane", nodes=4, gpus_per_node=1, link=Link(50e9, 500_000), switch=Switch(radix=8, latency=300_000))
-    engine = cases.engine(place, replace(PLAIN, convergence=5_000_000))
-    top = engine.topology
-    up = np.flatnonzero((top.link_src == top.n_gpus + top.n_nodes) & (top.vertex_kind[top.link_dst] == 3))
-    for link in up.tolist():
-        engine = cases.engine(place, replace(PLAIN, convergence=5_000_000))
-        both = np.array([link, int(top.link_reverse[link])])
-        engine.change_rates(np.full(2, 10_000_000), both, np.zeros(2))
-        engine.add_flows(cases.flows((0, 1, 2 * MIB), (1, 0, 2 * MIB), (0, 2, MIB)))
+    for engine in one_port_left((0, 1, 2 * MIB), (0, 2, MIB), (0, 3, MIB)):
         engine.finish()
         conserved(engine)
         assert (engine.flow_ends() > 0).all()
-        other = up[up != link]
-        assert engine.counters()["packets"][other].sum() > 256
+
+
+def test_packets_that_a_failure_strands_on_a_plane_are_reported():
+    with pytest.raises(InputError, match=r"topology.faults: expected another way for packets under way .* at 15 us from leaf"):
+        for engine in one_port_left((1, 0, 2 * MIB)):
+            engine.finish()
 
 
 def test_destinations_that_are_lost_are_named():

@@ -2,7 +2,8 @@
 
 All tables change at one moment, when routing has converged. From then on a flow takes its new path. Packets that the old one has brought to
 a switch that is not on the new path go on from there by the shortest way that the tables have. What waits at a dead port is sent on in
-the same way, in order; it stays where there is no other way. Acknowledgements that have lost their path reach the sender after the time of
+the same way, in order; where the flow has no other path it stays. Between planes that no cable joins there is no way on: that is an error.
+Acknowledgements that have lost their path reach the sender after the time of
 an idle path. Whatever waits in a NIC for a flow that leaves by another port now, goes there.
 """
 
@@ -13,7 +14,7 @@ from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.port import packet_bytes
 from netsim.kernels.packet.receive import to_sender
 from netsim.kernels.packet.ring import insert, wake
-from netsim.kernels.packet.spread import on_path, onward
+from netsim.kernels.packet.spread import on_path, onward, stranded
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.packet.turns import line_up
 from netsim.kernels.structs import Array
@@ -72,7 +73,10 @@ def leave_port(s: Tables, p: int, now: int) -> None:
         if meta & K.LOST:
             continue
         out, meta = onward(s, v, meta)
-        if out == p or out < 0:
+        if out < 0:
+            stranded(s, p, now)
+            continue
+        if out == p:
             put_back(s, p, t, meta, i < joined)
             continue
         if i < joined:

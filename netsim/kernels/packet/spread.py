@@ -61,9 +61,16 @@ def onward(s: Tables, v: int, meta: int) -> tuple[int, int]:
     hop = on_path(s, v, flow, 0) if by_flow else -1
     meta &= ~(K.HOP_MASK << K.HOP_SHIFT)
     if hop >= 0:
-        return np.int64(s.path[(flow << K.PATH_SHIFT) + hop]), meta | ((hop + 1) << K.HOP_SHIFT)
+        return np.int64(s.path[(flow << K.PATH_SHIFT) + hop]), meta | ((hop + 1) << K.HOP_SHIFT)  # type: ignore[return-value]
     out = sprayed(s, v, flow, 0 if by_flow else (meta >> K.SEQ_SHIFT) & K.SEQ_MASK)
-    return out if s.link_src[out] == v else np.int64(-1), meta | (1 << K.HOP_SHIFT)
+    return out if s.link_src[out] == v else np.int64(-1), meta | (1 << K.HOP_SHIFT)  # type: ignore[return-value]
+
+
+@njit(cache=True)
+def stranded(s: Tables, link: int, t: int) -> None:
+    """A packet that came by a link, or waits for it, has no way on at `t`."""
+    if s.scal[K.ERROR] == 0:
+        s.scal[K.ERROR], s.scal[K.ERROR_LINK], s.scal[K.ERROR_T] = K.STRANDED, link, t
 
 
 @njit(cache=True, forceinline=True)
@@ -73,7 +80,7 @@ def along(s: Tables, v: int, meta: int) -> tuple[int, int]:
     out = np.int64(s.path[(((meta >> K.FLOW_SHIFT) & K.FLOW_MASK) << K.PATH_SHIFT) + hop])
     if s.scal[K.REROUTED] != 0 and (hop >= 8 or out < 0 or s.link_src[out] != v):
         return onward(s, v, meta)
-    return out, meta + (1 << K.HOP_SHIFT)
+    return out, meta + (1 << K.HOP_SHIFT)  # type: ignore[return-value]
 
 
 @njit(cache=True)
@@ -159,6 +166,9 @@ def deal(s: Tables, v: int, n: int) -> None:
             out = sprayed(s, v, flow, seq)
         else:
             out, filed = along(s, v, meta)
+            if out < 0:
+                stranded(s, s.in_idx[s.in_ptr[v] + (meta >> K.INPUT_SHIFT)], t)
+                continue
         if s.scal[K.SHARED] != 0 and not fits(s, v, out, packet_bytes(s, meta), t):
             s.count[(out << K.COUNT) + K.DROPS] += 1
             continue

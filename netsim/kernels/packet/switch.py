@@ -12,7 +12,7 @@ from netsim.kernels.packet.detour import acknowledge_onward
 from netsim.kernels.packet.pause import crowded, near, pool_crossings, settle_account, watch, watch_all
 from netsim.kernels.packet.port import on_wire, packet_bytes, play
 from netsim.kernels.packet.ring import insert
-from netsim.kernels.packet.spread import along, collect, deal, sprayed, total_bytes
+from netsim.kernels.packet.spread import along, collect, deal, sprayed, stranded, total_bytes
 from netsim.kernels.packet.tables import Tables
 
 
@@ -61,6 +61,9 @@ def gather(s: Tables, link: int, end: int) -> int:
             out = sprayed(s, v, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK)
         else:
             out, filed = along(s, v, meta & K.BELOW_INPUT)
+            if out < 0:
+                stranded(s, link, t)
+                continue
         insert(arena, ring, scal, out, K.INQ, t, filed | place)
         if t < port_next[out]:
             port_next[out] = t

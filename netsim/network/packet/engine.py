@@ -377,6 +377,11 @@ class PacketEngine:
                 f"network.pfc.headroom: expected enough for what is on the way when a sender is paused; got {limit - xoff} B, which "
                 f"{link_name(self.topology, link)} exceeded at {format_time(t)}"
             )
+        if error == k.STRANDED:
+            raise InputError(
+                f"topology.faults: expected another way for packets under way when a link fails; got none at {format_time(t)} from "
+                f"{link_name(self.topology, link)} (NICs do not send again between planes that no cable joins)"
+            )
         if error == k.TOO_LATE:
             raise InputError(
                 f"network.spreading: expected paths of about equal length; got packets that overtook {1 << (2 * k.SEEN)} others by "
