@@ -14,9 +14,9 @@ from netsim.config.search import Knob, Search, Space
 from netsim.progress import Progress
 from netsim.simulate import simulate
 from netsim.study import knobs
-from netsim.study.estimate import RESERVED, Model
+from netsim.study.estimate import RESERVED, Estimate, Model
 from netsim.study.layouts import Layout, layouts, problem, training_of
-from netsim.study.search import estimated, points, refined, results_in
+from netsim.study.search import Candidate, agreement, estimated, points, refined, results_in
 
 BASE = {
     "name": "base",
@@ -150,3 +150,21 @@ def test_search_file_is_checked(tmp_path: Path):
     with pytest.raises(InputError) as error:
         load_section(tmp_path / "s.yaml", Search)
     assert len(error.value.lines) == 2
+
+
+def test_agreement_of_estimates_and_simulations():
+    def candidate(tp, estimate, time_s):
+        return Candidate(Layout(tp, 1, 1, 1, 1, 1, "none", "optimizer"), Estimate(estimate, 0.4, 1e9), time_s)
+
+    found = [candidate(1, 10.5, 10.8), candidate(2, 10.0, 11.0), candidate(4, 12.0, 12.0), candidate(8, 13.0, float("nan"))]
+    said = agreement(found)
+    assert "3 layouts simulated: 1.00 to 1.10 times their estimate (median 1.03)" in said
+    assert "the best was number 2 by estimate, the best by estimate is +1.9% against it" in said
+    assert agreement(found[:1]) == ""
+
+
+def test_exhaustive_simulates_all_that_the_margin_lets_in():
+    found = estimated(_run(), replace(Search("s", "b"), space=GRID))
+    possible = [c for c in found if c.estimate.time_s <= found[0].estimate.time_s * 1.5]
+    assert len(list(points(_run(), found, Search("s", "b", refine=2)))) == 2
+    assert len(list(points(_run(), found, Search("s", "b", refine=1 << 62)))) == len(possible) > 2
