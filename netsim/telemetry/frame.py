@@ -201,9 +201,7 @@ def sampled_block(samples: Samples, shape: Series, factor: int, bin0: int, width
     """Counts of one counter, float64[rows, width], from interval `bin0` on; an interval holds `factor` samples."""
     block = np.zeros((shape.rows, width))
     mine = slice(*np.searchsorted(samples.interval, [bin0 * factor, (bin0 + width) * factor]))
-    at = (shape.of_simulated[samples.link[mine]], samples.interval[mine] // factor - bin0)
-    if how == "max":
-        np.maximum.at(block, at, samples.value[mine])
-    else:
-        np.add.at(block, at, samples.value[mine])
+    at = shape.of_simulated[samples.link[mine]].astype(np.int64) * width + (samples.interval[mine] // factor - bin0)
+    add = np.maximum if how == "max" else np.add
+    add.at(block.reshape(-1), at, samples.value[mine])
     return block / factor if how == "mean" else block
