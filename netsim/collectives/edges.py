@@ -87,8 +87,9 @@ class Edges:
         return messages.alike((t["msgs"], t["nbytes"], t["window"], delay_ps), *self.dependencies())
 
     def close(
-        self, algorithm: str, protocol: str, channels: int, launch_ps: int, pace: np.ndarray, burst: np.ndarray, delay_ps: np.ndarray
-    ) -> Plan:
+        self, algorithm: str, protocol: str, channels: int, launch_ps: int, pace: np.ndarray, burst: np.ndarray, delay_ps: np.ndarray,
+        rest_ps: np.ndarray,
+    ) -> Plan:  # fmt: skip
         """Build the plan but for its caps and fill; `pace` and `burst` in bytes/s."""
         t = self.table()
         ptr, on, lag = self.dependencies()
@@ -100,5 +101,5 @@ class Edges:
             edge_window=i32["window"], edge_bundle=i32["bundle"], dep_ptr=ptr.astype(np.int32),
             dep_idx=on.astype(np.int32), dep_lag=lag.astype(np.int32),
             bundle_cap=np.zeros(0), edge_delay_ps=np.asarray(delay_ps, np.int64),
-            edge_pace=np.asarray(pace, np.float64), edge_burst=np.asarray(burst, np.float64),
+            edge_pace=np.asarray(pace, np.float64), edge_burst=np.asarray(burst, np.float64), edge_rest_ps=rest_ps,
         )  # fmt: skip

@@ -67,11 +67,13 @@ def close(call: Call, edges: Edges, rates: Rates, drain_us: float = 0.0) -> Plan
         others = (1 - 1 / table["msgs"]) * np.minimum(pace / port, 1)
         port = 1 / (others / port + (1 - others) / port_pace(call, table, bare, edges.alike(delay)))
     burst = np.maximum(pace, np.where(over_net, port, np.minimum(port * table["msg_bytes"] / at_once, block)))
+    whole = np.where(over_net, burst, burst * at_once / table["msg_bytes"])
+    rest = (table["nbytes"] - table["msg_bytes"] * (table["msgs"] - 1)) * (1 / np.maximum(pace, whole) - 1 / burst)
     starts = {"p2p": figures.p2p_start_us[p], "nvls": figures.nvls_start_us, "nvls_tree": figures.nvls_start_us}
     start = starts.get(call.algorithm, figures.start_us[p])
     launch = round((figures.launch_us + start + drain_us) * PS_PER_US)
     sms = 0 if call.nccl.sm_free_collectives else call.channels
-    plan = edges.close(call.algorithm, call.geometry.protocol, sms, launch, pace, burst, delay)
+    plan = edges.close(call.algorithm, call.geometry.protocol, sms, launch, pace, burst, delay, np.rint(rest * 1e12).astype(np.int64))
     wire = call.platform.wire_us or figures.wire_us
     return timed(plan, np.where(over_net, wire[1], wire[0]) * PS_PER_US)
 
@@ -120,7 +122,7 @@ def _ends(plan: Plan, wire_ps: np.ndarray, factor: float) -> tuple[np.ndarray, n
     end = messages.play(
         plan.edge_msgs[which].astype(np.int64), plan.edge_window[which].astype(np.int64), gap[which], copy[which], last[which], hop[which],
         wire_ps[which], *both,
-    )  # fmt: skip
+    ) + plan.edge_rest_ps[which]  # fmt: skip
     bundles = int(plan.edge_bundle.max()) + 1
     ends, least = np.zeros(bundles), np.zeros(bundles)
     np.maximum.at(ends, plan.edge_bundle, end[group])

@@ -118,6 +118,7 @@ class Plan(NamedTuple):
     edge_delay_ps: Array = np.zeros(0, np.int64)  # int64[E] software latency (thread block, proxy) before a message leaves; empty: 0
     edge_pace: Array = np.zeros(0)  # float64[E] bytes/s that thread block and ports leave to the edge; empty: unbounded
     edge_burst: Array = np.zeros(0)  # float64[E] bytes/s at which one of its messages moves, at least edge_pace; empty: unbounded
+    edge_rest_ps: Array = np.zeros(0, np.int64)  # int64[E] from when the last message can be forwarded until all of it is there; empty: 0
     qps: int = 0  # queue pairs of each connection between NICs, which carry its messages in turn; 0: as many as `network.qps` says
 
 

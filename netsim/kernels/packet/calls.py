@@ -113,8 +113,9 @@ def out_of_fabric(s: Tables, e: int, m: int, t: int) -> int:
     edge, o = s.edge, e << K.EDGE
     link = s.scal[K.N_GPUS] + edge[o + K.DST_GPU]
     nbytes = np.int64(s.size[(edge[o + K.FLOW_0] << 2) + (2 if m == edge[o + K.EDGE_MSGS] - 1 else 1)])
-    whole = transfer(nbytes, s.ps_per_byte[link])
-    return max(t, through(s, link, nbytes, t - whole) - max(0, edge[o + K.GAP_PS] - edge[o + K.COPY_PS]))
+    streaming = max(moved(s, e, m, 0), transfer(nbytes, s.ps_per_byte[link]))
+    return max(t, through(s, link, nbytes, t - streaming) - max(0, edge[o + K.GAP_PS] - edge[o + K.COPY_PS]))
+
 
 
 @njit(cache=True)
@@ -215,7 +216,7 @@ def at_hand(s: Tables, e: int, t: int) -> None:
     if m + 1 == edge[o + K.EDGE_MSGS]:
         c = edge[o + K.BLOCK] << K.CALL
         s.call[c + K.EDGES_LEFT] -= 1
-        s.call[c + K.LAST_PS] = max(s.call[c + K.LAST_PS], t)
+        s.call[c + K.LAST_PS] = max(s.call[c + K.LAST_PS], t + edge[o + K.REST_PS])
         if s.call[c + K.EDGES_LEFT] == 0:
             ended(s, edge[o + K.BLOCK])
 

@@ -86,6 +86,7 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     rows[:, k.RDEP_0], rows[:, k.RDEP_1] = rdep_ptr[:-1], rdep_ptr[1:]
     rows[:, k.CREDIT_PS] = back + bus_out + bus_in
     rows[:, k.DELAY_PS] = plan.edge_delay_ps if plan.edge_delay_ps.size else 0
+    rows[:, k.REST_PS] = plan.edge_rest_ps if plan.edge_rest_ps.size else 0
     rows[:, k.TOKEN_0], rows[:, k.HAND_0] = np.cumsum(tokens) - tokens, counters
     rest = plan.edge_bytes - plan.edge_msg_bytes * (plan.edge_msgs - 1)
     rows[:, k.GAP_PS], rows[:, k.COPY_PS] = _time(plan.edge_msg_bytes, plan.edge_pace), _time(plan.edge_msg_bytes, plan.edge_burst)
