@@ -1,7 +1,8 @@
 """Draw the figures and write the tables of docs/packet.md from the simulator's own output: `python docs/make_packet.py` (some minutes)."""
 
+import contextlib
+import io
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import matplotlib
 import numpy as np
 
 import topologies
+from netsim.cli.main import main as netsim_main
 from netsim.config.network import CongestionControl, Network
 from netsim.config.topology import Fabric, Link, Switch
 from netsim.config.traffic import Row, Traffic
@@ -95,18 +97,32 @@ def spreading() -> str:
 
 
 def collectives() -> str:
-    """Flow and packet engine side by side, through the command line."""
-    lines = ["| operation | GPUs | size | flow (us) | packet (us) | packet / flow |", "| --- | --- | --- | --- | --- | --- |"]
-    cases = [(op, nodes, size) for op in ("reduce_scatter", "all_gather") for nodes in (8, 32, 128) for size in ("256M", "1G")]
-    cases += [("alltoall", nodes, "64M") for nodes in (8, 32)]
-    for op, nodes, size in cases:
-        times = []
-        for name in ("flow", "packet"):
-            words = ["nccl-test", op, "--nodes", str(nodes), "-b", size, "-e", size, "--engine", name, "--json"]
-            out = subprocess.run([sys.executable, "-m", "netsim", *words], capture_output=True, text=True, check=True).stdout
-            times.append(json.loads(out.strip().splitlines()[-1])["rows"][0]["time_us"])
-        lines.append(f"| {op} | {8 * nodes} | {size} | {times[0]:,.1f} | {times[1]:,.1f} | {times[1] / times[0]:.3f} |")
+    """Flow and packet engine side by side, as the command line shows them."""
+    lines = ["| operation | GPUs | size | algorithm | flow (us) | packet (us) | packet / flow |", "| --- " * 7 + "|"]
+    cases = [
+        ("reduce_scatter", "256K", "256M", 32), ("all_gather", "256M", "1G", 4), ("all_reduce", "16K", "256M", 128),
+        ("alltoall", "4M", "64M", 4), ("sendrecv", "64K", "16M", 16),
+    ]  # fmt: skip
+    for op, least, most, factor in cases:
+        for nodes in (8, 32, 128):
+            found = []
+            for name in ("flow", "packet"):
+                words = ["nccl-test", op, "--nodes", str(nodes), "-b", least, "-e", most, "-f", str(factor), "--engine", name, "--json"]
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    assert netsim_main(words) == 0
+                found.append(json.loads(out.getvalue().strip().splitlines()[-1])["rows"])
+            for flow, packet in zip(*found, strict=True):
+                times = f"{flow['time_us']:,.1f} | {packet['time_us']:,.1f} | {packet['time_us'] / flow['time_us']:.3f}"
+                how = f"{flow['algorithm']} {flow['protocol']}"
+                lines.append(f"| {op} | {8 * nodes} | {write_size(flow['size'])} | {how} | {times} |")
+                print(lines[-1], flush=True)
     return "\n".join(lines)
+
+
+def write_size(nbytes: int) -> str:
+    """Return a size in the largest binary unit that fits."""
+    unit = max(i for i in range(4) if nbytes >> (10 * i))
+    return f"{nbytes >> (10 * unit)} {('B', 'KiB', 'MiB', 'GiB')[unit]}"
 
 
 def parameters() -> str:
@@ -126,7 +142,12 @@ def put(name: str, text: str) -> None:
 
 
 def main() -> None:
-    """Make everything."""
+    """Make everything, or only the tables that are named."""
+    tables = {"spreading": spreading, "collectives": collectives, "parameters": parameters}
+    if len(sys.argv) > 1:
+        for name in sys.argv[1:]:
+            put(name, tables[name]())
+        return
     put("parameters", parameters())
     converge()
     incast()
