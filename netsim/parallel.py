@@ -55,8 +55,17 @@ class Comm:
     def node_barrier(self) -> None:
         """Wait, asleep, until all ranks of this node are here."""
 
-    def first(self, count: int) -> "Comm | None":
-        """The first `count` ranks as a group of their own; None on the other ranks. All ranks must call it."""
+    def swap(self, blocks: Any) -> Any:
+        """Row i of int64[size, W] goes to rank i; returns the rows that all ranks sent here."""
+        return blocks.copy()
+
+    def pour(self, words: Any, counts: Any, expected: Any) -> Any:
+        """Send the first counts[0] of int64 `words` to rank 0, the next counts[1] to rank 1, ...; returns the `expected` (int64[size])
+        that they sent here, likewise."""
+        return words[: counts.sum()].copy()
+
+    def split(self, part: int) -> "Comm":
+        """The ranks that give the same number, as a group of their own. All ranks must call it."""
         return self
 
 
@@ -108,9 +117,22 @@ class _MpiComm(Comm):
     def node_barrier(self) -> None:
         _sleep_until(self._node.Ibarrier())
 
-    def first(self, count: int) -> "Comm | None":
-        part = self._comm.Split(0 if self.rank < count else self._mpi.UNDEFINED, self.rank)
-        return _MpiComm(self._mpi, part) if self.rank < count else None
+    def swap(self, blocks: Any) -> Any:
+        import numpy as np
+
+        found = np.empty_like(blocks)
+        self._comm.Alltoall(blocks, found)
+        return found
+
+    def pour(self, words: Any, counts: Any, expected: Any) -> Any:
+        import numpy as np
+
+        found = np.empty(int(expected.sum()), np.int64)
+        self._comm.Alltoallv([words, counts, self._mpi.INT64_T], [found, expected, self._mpi.INT64_T])
+        return found
+
+    def split(self, part: int) -> "Comm":
+        return _MpiComm(self._mpi, self._comm.Split(part, self.rank))
 
 
 class _Idle(Comm):

@@ -29,10 +29,13 @@ for scale in (1, 1000, 3):  # the second outgrows the room of a single exchange
     for r, parts in enumerate(comm.fuse(sent)):
         assert [p.tolist() for p in parts] == [list(range(r * scale)), [], [r + 2**40]]
 
-part = comm.first(2)
-assert (part is None) == (rank >= 2)
-if part is not None:
-    assert part.size == 2 and part.allgather(np.array([part.rank])).tolist() == [[0], [1]]
+swapped = comm.swap(np.array([[rank, to] for to in range(size)], np.int64))
+assert swapped.tolist() == [[r, rank] for r in range(size)]
+counts = np.arange(size) * (rank + 1)  # r words from rank r - 1 to rank 1, twice as many to rank 2, ...
+poured = comm.pour(np.repeat(np.arange(size), counts) + 100 * rank, counts, rank * np.arange(1, size + 1))
+assert poured.tolist() == [100 * r + rank for r in range(size) for _ in range(rank * (r + 1))]
+part = comm.split(rank // 2)
+assert part.size == 2 and part.allgather(np.array([rank])).tolist() == [[rank // 2 * 2], [rank // 2 * 2 + 1]]
 comm.barrier()
 with parallel.first_on_node_then_others():
     order = open("order", "a")
@@ -191,7 +194,9 @@ def test_serial_stand_in_answers_like_one_rank() -> None:
     assert [a.tolist() for a in received] == [[0, 1, 2], []]
     received[0][0] = 9
     assert sent[0][0] == 0, "what is received is a copy, as it is with MPI"
-    assert comm.first(1) is comm and not comm.idle
+    assert comm.swap(np.arange(2)[None]).tolist() == [[0, 1]]
+    assert comm.pour(np.arange(3), np.array([2]), np.array([2])).tolist() == [0, 1]
+    assert comm.split(7) is comm and not comm.idle
 
 
 @pytest.mark.parametrize(

@@ -1,36 +1,43 @@
 """The same bytes on any number of ranks, and jobs that end when a rank does."""
 
 import json
+import os
 import signal
 import time
 
 import pytest
 
+import netsim
 from tests.conftest import ROOT, start
 
 pytestmark = pytest.mark.mpi
 
-SMALL = ("topology.nodes=4", "workload.model.layers=4", "workload.global_batch=8")
-LAYOUT = ("workload.parallel.tp=4", "workload.parallel.pp=2", "workload.parallel.dp=4")
-TRAINING = ("runs/h100_16.yaml", *SMALL, *LAYOUT)
+SMALL = ("topology.nodes=4", "workload.global_batch=4", "workload.parallel.tp=4", "workload.parallel.pp=2", "workload.parallel.dp=4")
+MODEL = tuple(f"workload.model.{shape}" for shape in ("layers=2", "hidden=128", "heads=8", "ffn=256", "vocab=512"))
+TRAINING = ("runs/h100_16.yaml", *SMALL, *MODEL, "workload.sequence=128", "network.engine=packet", "simulate.nics_per_rank=1")
+FAULT = "topology.faults=[{link: nic n1.2 -> leaf r2.s0, rate: 50 Gbps}]"
+GONE = "topology.faults=[{link: leaf r2.s0 -> spine 1, from: 200 us, until: 900 us}]"
+ACROSS = ("topology.use=dgx_h100_superpod", "topology.segment=1", "nccl.NCCL_CROSS_NIC=1", "nccl.NCCL_PXN_DISABLE=1")
+ONE_STAGE = ("workload.parallel.pp=1", "workload.parallel.dp=8", "workload.global_batch=8")  # few horizons
 CASES = {
-    "flow": TRAINING,
-    "packet": (*TRAINING, "network.engine=packet"),
-    "packet, kernel times vary": (*TRAINING, "network.engine=packet", "simulate.jitter=0.05"),
-    "packet, links fail": (
-        *TRAINING, "network.engine=packet", "topology.faults=[{link: nic n1.2 -> leaf r2.s0, rate: 50 Gbps}]",
+    "flow": ((*TRAINING, "network.engine=flow"), (3,)),
+    "packet": (TRAINING, (2, 8)),
+    "kernel times vary, a slow link": ((*TRAINING, "simulate.jitter=0.05", FAULT), (3,)),
+    "rails share spines, links fail and return": ((*TRAINING, "topology.use=dgx_h100_superpod", "topology.segment=1", GONE), (3, 8)),
+    "rails are crossed": ((*TRAINING, *ACROSS, *ONE_STAGE, "simulate.jitter=0.05"), (2, 32)),
+    "one switch for all rails": ((*TRAINING, "topology.use=single_tor", "topology.segment=1"), (3,)),
+    "packets are sprayed, lost and sent again": (
+        (*TRAINING, "network.flow_control=none", "network.spreading=spray", "network.recovery.mode=selective", "topology.segment=2"), (3,)
     ),
-    "packet, across rails": (
-        *TRAINING, "network.engine=packet", "topology.use=dgx_h100_superpod", "nccl.NCCL_CROSS_NIC=1", "nccl.NCCL_PXN_DISABLE=1",
-    ),
-    "traffic": ("runs/permutation_1024.yaml", "workload.size=256 KiB"),
+    "traffic": (("runs/permutation_1024.yaml", "topology.nodes=128", "workload.size=256 KiB", "simulate.nics_per_rank=1"), (2, 32)),
 }  # fmt: skip
+"""Name -> (run, ranks beside 1 on which the results must be the same)."""
 VARYING = ("wall_s", "telemetry_s", "ranks", "parallel")
 
 
-def simulate(case, ranks, folder):
-    """Run a case on so many ranks; returns (result file's bytes, summary less what varies)."""
-    file, *settings = CASES[case]
+def simulate(settings, ranks, folder):
+    """Run on so many ranks; returns the result file's bytes and the summary."""
+    file, *settings = settings
     words = ["-m", "netsim", "run", str(ROOT / file), "--quiet", "--out", str(folder)]
     for setting in settings:
         words += ["--set", setting]
@@ -39,38 +46,53 @@ def simulate(case, ranks, folder):
     assert process.returncode == 0, out + err
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["ranks"] == ranks
-    return (folder / "result.h5").read_bytes(), {k: v for k, v in summary.items() if k not in VARYING}
+    return (folder / "result.h5").read_bytes(), summary
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_same_bytes_on_any_number_of_ranks(case, tmp_path):
-    one = simulate(case, 1, tmp_path / "1")
-    for ranks in (2, 3, 8) if case == "packet" else (3,):
-        many = simulate(case, ranks, tmp_path / str(ranks))
-        assert many[1] == one[1]
-        assert many[0] == one[0], f"result.h5 differs on {ranks} ranks"
+    settings, numbers = CASES[case]
+    one, alone = simulate(settings, 1, tmp_path / "1")
+    for ranks in numbers:
+        many, summary = simulate(settings, ranks, tmp_path / str(ranks))
+        assert {k: v for k, v in summary.items() if k not in VARYING} == {k: v for k, v in alone.items() if k not in VARYING}
+        assert many == one, f"result.h5 differs on {ranks} ranks"
+        if "parallel" in summary:
+            together = summary["parallel"]
+            assert together["exchanges"] > 0
+            assert together["cut_bytes"] == sum(together["cut_bytes_of_pairs"].values())
+            crossing = "packet" not in case and "kernel" not in case
+            assert (together["cut_bytes"] > 0) == crossing, together
 
 
-def test_planes_are_shared_out(tmp_path):
-    simulate("packet", 4, tmp_path)
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["parallel"]["exchanges"] > 0
+def test_bytes_that_cross_are_those_on_links_between_the_parts(tmp_path):
+    settings, _ = CASES["traffic"]
+    _, summary = simulate(settings, 2, tmp_path)
+    pairs = summary["parallel"]["cut_bytes_of_pairs"]
+    assert set(pairs) == {"0 > 1", "1 > 0"}
+    spread = 128 * 256 * 1024  # every host sends once; about half of them to the other half
+    assert all(0.2 * spread < nbytes < 0.8 * spread for nbytes in pairs.values())
 
 
-def test_killed_rank_ends_the_job(tmp_path):
-    words = ["-m", "netsim", "run", str(ROOT / "runs/h100_1024.yaml"), "--quiet", "--out", str(tmp_path), "--set", "network.engine=packet"]
-    process = start(2, words, ROOT, {})
-    time.sleep(8)
-    children = [int(p) for p in _descendants(process.pid) if _runs_netsim(p)]
-    assert children, "no rank is running"
-    import os
-
-    os.kill(children[-1], signal.SIGKILL)
+def test_killed_rank_ends_the_job_and_leaves_a_spool_to_read(tmp_path):
+    simulate(TRAINING, 1, tmp_path / "warm")
+    settings = [w for s in (*TRAINING[1:], "simulate.iterations=100000", "telemetry.interval=1 ms") for w in ("--set", s)]
+    process = start(2, ["-m", "netsim", "run", str(ROOT / TRAINING[0]), "--quiet", "--out", str(tmp_path / "out"), *settings], ROOT, {})
+    samples, deadline = tmp_path / "out" / "spool" / "samples-bytes-1.bin", time.monotonic() + 90
+    while not (samples.exists() and samples.stat().st_size):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    ranks = [pid for pid in _descendants(process.pid) if _runs_netsim(pid)]
+    assert len(ranks) == 2
+    os.kill(ranks[-1], signal.SIGKILL)
     began = time.monotonic()
     process.communicate(timeout=60)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 5
     assert process.returncode != 0
-    assert not (tmp_path / "result.h5").exists()
+    assert not (tmp_path / "out" / "result.h5").exists()
+    with netsim.open_run(tmp_path / "out") as run:
+        assert not run.complete and run["links/bytes"].sum() > 0
 
 
 def _descendants(pid):

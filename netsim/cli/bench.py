@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"what is measured: {', '.join(SUITES)} (default: all of them)")
     parser.add_argument("--json", action="store_true", help="print only one JSON document")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a page of Markdown too")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a page of Markdown too, or between its marks")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,13 +38,24 @@ def run(args: argparse.Namespace) -> int:
             if not args.json:
                 print(name, *(f"{key}={_short(value)}" for key, value in figures.items()), sep="  ", flush=True)
     if args.page:
-        args.page.write_text(_page(suites), encoding="utf-8")
+        args.page.write_text(_marked(args.page, suites) or _page(suites), encoding="utf-8")
     print(json.dumps({"scenarios": {name: figures for found in suites.values() for name, figures in found.items()}}))
     return 0
 
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _marked(path: Path, suites: dict[str, Figures]) -> str:
+    """The page with the figures of suites between their marks, as `<!-- bench scaling -->` and `<!-- end -->`; empty where it has none."""
+    text, found = path.read_text(encoding="utf-8") if path.exists() else "", False
+    for suite, figures in suites.items():
+        before, mark, after = text.partition(f"<!-- bench {suite} -->\n")
+        if mark:
+            section = importlib.import_module(SUITES[suite]).section(figures)
+            text, found = f"{before}{mark}{section}\n<!-- end -->{after.partition('<!-- end -->')[2]}", True
+    return text if found else ""
 
 
 def _page(suites: dict[str, Figures]) -> str:

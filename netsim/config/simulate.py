@@ -32,6 +32,7 @@ class Simulate:
     stragglers: each GPU is slower than the fastest by a factor of its own, half-lognormal over GPUs: exp(|s z|), z standard normal.
     slow_gpus: GPUs that are slower by a factor that is given, on top.
     jitter: relative standard deviation of every kernel's time, drawn anew for each GPU, kernel and iteration; the mean stays.
+    nics_per_rank: where ranks share a rail plane, each has so many NICs or more; below that, handing packets over costs more than it saves.
     max_wall: wall-clock time after which the run stops and writes what it has; none: no limit.
     """
 
@@ -40,4 +41,5 @@ class Simulate:
     stragglers: Annotated[float, Field(ge=0)] = 0.0
     slow_gpus: tuple[SlowGpu, ...] = ()
     jitter: Share = 0.0
+    nics_per_rank: Count = 32
     max_wall: Time | None = None

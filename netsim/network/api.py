@@ -17,17 +17,10 @@ PS_NEVER = np.iinfo(np.int64).max
 """A time that does not come."""
 
 
-class Engine(Protocol):
-    """A network that carries calls of registered plans. Times are int64 picoseconds, GPUs and instances int32 and int64 numbers."""
+class Played(Protocol):
+    """A network as the co-simulation sees it, its plans registered. Times are int64 picoseconds, instances int64 numbers."""
 
-    @property
-    def now_ps(self) -> int:
-        """Everything before this time has been played; nothing may start earlier."""
-
-    def register(self, plan: Plan, members: Array) -> int:
-        """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""
-
-    def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
+    def start(self, instance: Array, handle: Array, t_ps: Array) -> object:
         """Start calls whose members have all arrived at `t_ps` (int64[n], none before `now_ps`); `instance` (int64[n]) names each."""
 
     def next_time(self) -> int:
@@ -41,6 +34,17 @@ class Engine(Protocol):
 
     def counters(self) -> dict[str, Array]:
         """Return what each link has seen so far: int64[L] bytes, packets, queue_max (bytes), ecn (marks), pause_ps, drops, reordered."""
+
+
+class Engine(Played, Protocol):
+    """A network that carries calls of registered plans."""
+
+    @property
+    def now_ps(self) -> int:
+        """Everything before this time has been played; nothing may start earlier."""
+
+    def register(self, plan: Plan, members: Array) -> int:
+        """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""
 
 
 class Flows(NamedTuple):

@@ -1,32 +1,41 @@
-"""One packet engine per rank, each with the rail planes it owns, driven as if it were one engine.
+"""The packet engines of all ranks, driven as if they were one.
 
-Traffic never leaves its plane, so a call belongs to the rank that owns its planes. Every rank runs the same executor and makes the same
-calls to this class in the same order. Ranks speak once per `advance`: what completed, and the earliest time at which anything can complete
-next. No rank waits for a lock or rolls back; results do not depend on the number of ranks, because an engine sees only its own planes.
+Traffic never leaves its plane, so a call belongs to the rank that owns its planes; planes that calls use together have one owner. Where
+there are more ranks than such sets of planes, the ranks of a set share it by leaf group, as a `Part` each, and a call ends when its last
+part has. Every rank runs the same executor and makes the same calls to this class in the same order. All ranks speak once per `advance`:
+what completed, and the earliest time at which anything can complete next. No rank waits for a lock or rolls back; results do not depend on
+the number of ranks.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from netsim.kernels.structs import NIC, Array, Plan, Topology
-from netsim.network.api import PS_NEVER, Engine
-from netsim.parallel import Comm
+from netsim.network.api import PS_NEVER
+from netsim.network.leaf_groups import components, owners, pairs_of
+from netsim.network.packet.engine import PacketEngine
+from netsim.network.packet.part import Part, compile_kernels
+from netsim.parallel import Comm, first_on_node_then_others
+
+NOTHING = np.zeros(0, np.int64)
+NEXT, STOP, SET, PARTS = range(4)  # what each rank says of itself at an exchange
 
 
 class PlaneEngine:
-    """An `Engine` made of one per rank."""
+    """An `Engine` made of one per rank, for calls that are known from the start: call i of `calls` has handle i."""
 
     def __init__(
-        self, engine: Engine, comm: Comm, topology: Topology, joined: list[Array], stop: Callable[[], bool] = lambda: False
+        self,
+        engine: PacketEngine,
+        comm: Comm,
+        calls: Sequence[tuple[Plan, Array]],
+        least_nics: int = 1,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`joined`: lists of planes that some call uses together, hence one rank must own. `stop` says on a rank whether to break off."""
-        self.engine, self.comm, self.topology = engine, comm, topology
-        self.owner = _owners(topology, joined, comm.size)
-        self._handles: list[int] = []  # the own engine's handle; -1 where another rank owns the call
-        self._launch: list[int] = []
-        self._bound = PS_NEVER
+        """`least_nics`: of a set of planes that is shared, each rank has so many or more. `stop` says on a rank whether to break off."""
+        self.packets, self.comm = engine, comm
         self.exchanges = 0
         self.exchanged_bytes = 0  # that this rank sent
         self.waited_s = 0.0  # in exchanges
@@ -34,28 +43,54 @@ class PlaneEngine:
         self.now_ps = 0
         self.stopping = False
         """Some rank wants to break off; all ranks learn it at the same `advance`."""
-        self._stop = stop
+        self._stop, self._bound = stop, PS_NEVER
+        if comm.size > 1:
+            with first_on_node_then_others():
+                compile_kernels(engine)
+        self._launch = np.array([plan.launch_ps for plan, _ in calls], np.int64)
+        self._ending: dict[int, tuple[int, int]] = {}  # instance -> (parts that have ended, latest of them)
+        of_call, n_sets = sets_of_planes(engine.topology, calls)
+        self.n_sets = n_sets
+        self.set, self.parts, place = comm.rank % n_sets, 1, comm.rank // n_sets
+        self.part: Part | None = None
+        mine = of_call % comm.size == comm.rank if n_sets >= comm.size else (of_call == self.set) & (place == 0)
+        if n_sets < comm.size:
+            ranks = np.arange(self.set, comm.size, n_sets)
+            owner = self._owners(calls, of_call == self.set, ranks, least_nics)
+            self.parts, shares = int(owner.max(initial=0)) + 1, place <= owner.max(initial=0)
+            team = comm.split(self.set if shares else n_sets + comm.rank)
+            if self.parts > 1 and shares:
+                mine = of_call == self.set
+                self.part = Part(engine, team, owner)
+            self.parts = self.parts if shares else 1
+        self.mates = np.arange(self.set, comm.size, n_sets)[: self.parts]
+        """Ranks of the own set of planes in the order of their parts."""
+        self._handles = np.full(len(calls), -1, np.int64)  # the own engine's handle; -1 where others play the call
+        for i in np.flatnonzero(mine).tolist():
+            self._handles[i] = engine.register(*calls[i], i)
+            if self.part is not None:
+                self.part.register(int(self._handles[i]))
 
-    def register(self, plan: Plan, members: Array) -> int:
-        """Return a handle; the call is laid out only where it is played."""
-        planes = planes_of(self.topology, plan, members)
-        mine = len(planes) == 0 or self.owner[planes[0]] == self.comm.rank
-        self._handles.append(self.engine.register(plan, members) if mine else -1)
-        self._launch.append(plan.launch_ps)
-        return len(self._handles) - 1
+    def _owners(self, calls: Sequence[tuple[Plan, Array]], own: Array, ranks: Array, least_nics: int) -> Array:
+        """Part of every vertex of the own set of planes."""
+        top, mine = self.packets.topology, [calls[i] for i in np.flatnonzero(own).tolist()]
+        pairs = [pairs_of(top, plan, members) for plan, members in mine]
+        planes = [planes_of(top, plan, members) for plan, members in mine]
+        whole = least_nics if self.packets.divisible else top.n_nics
+        every = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *pairs]), axis=0)
+        return owners(top, np.unique(np.concatenate([NOTHING, *planes])), np.arange(len(ranks)), every, whole)
 
     def plays(self, handle: int) -> bool:
-        """True if calls of a handle are played on this rank."""
-        return self._handles[handle] >= 0
+        """True if calls of a handle are played on this rank, at least in part."""
+        return bool(self._handles[handle] >= 0)
 
     def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
         """Start calls; each rank starts its own and notes when the others' can end at the earliest."""
-        own = np.array([self._handles[h] for h in handle.tolist()], np.int64)
+        own = self._handles[handle]
         mine = own >= 0
         if mine.any():
-            self.engine.start(instance[mine], own[mine], t_ps[mine])
-        launch = np.array([self._launch[h] for h in handle.tolist()], np.int64)
-        self._bound = min(self._bound, int((t_ps + launch).min()))
+            (self.part or self.packets).start(instance[mine], own[mine], t_ps[mine])
+        self._bound = min(self._bound, int((t_ps + self._launch[handle]).min()))
 
     def next_time(self) -> int:
         """Lower bound of the next completion on any rank."""
@@ -63,26 +98,63 @@ class PlaneEngine:
 
     def advance(self, until_ps: int) -> tuple[Array, Array]:
         """Advance all ranks to `until_ps`, which is at or before `next_time`, and merge what completed."""
-        began = time.perf_counter()
-        done, times = self.engine.advance(until_ps)
-        self.played_s += time.perf_counter() - began
+        began, before = time.perf_counter(), 0.0 if self.part is None else self.part.waited_s
+        done, times = (self.part or self.packets).advance(until_ps)
+        waited = 0.0 if self.part is None else self.part.waited_s - before
+        self.played_s += time.perf_counter() - began - waited
+        self.waited_s += waited
         self.now_ps = until_ps
         if self.comm.size == 1:
-            self._bound, self.stopping = self.engine.next_time(), self._stop()
+            self._bound, self.stopping = self.packets.next_time(), self._stop()
             return done, times
+        following, bounds = self.part.bounds() if self.part is not None else (self.packets.next_time(), NOTHING)
         began = time.perf_counter()
-        parts = self.comm.fuse([done, times, np.array([self.engine.next_time(), self._stop()], np.int64)])
+        everyone = self.comm.fuse([done, times, np.array([following, self._stop(), self.set, self.parts], np.int64), bounds.ravel()])
         self.waited_s += time.perf_counter() - began
         self.exchanges += 1
-        self.exchanged_bytes += 8 * (2 * len(done) + 5)
-        self._bound, self.stopping = min(int(part[2][0]) for part in parts), any(part[2][1] for part in parts)
-        done, times = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        order = np.lexsort((done, times))
-        return done[order], times[order]
+        self.exchanged_bytes += 8 * (2 * len(done) + 9 + bounds.size)
+        done, times = self._ended(everyone)
+        self.stopping = any(rank[2][STOP] for rank in everyone)
+        self._bound = _bound(everyone, done)
+        if self.part is not None:
+            self.part.retire(done, times)
+        return done, times
+
+    def _ended(self, everyone: list[list[Array]]) -> tuple[Array, Array]:
+        """Calls of which all parts have ended, and when the last did."""
+        ended = []
+        for done, times, said, _ in everyone:
+            for i, t in zip(done.tolist(), times.tolist(), strict=True):
+                n, latest = self._ending.pop(i, (0, 0))
+                if n + 1 == said[PARTS]:
+                    ended.append((max(t, latest), i))
+                else:
+                    self._ending[i] = n + 1, max(t, latest)
+        ended.sort()
+        table = np.array(ended, np.int64).reshape(-1, 2)
+        return table[:, 1].copy(), table[:, 0].copy()
 
     def counters(self) -> dict[str, Array]:
-        """Counters of the own planes; those of others are 0."""
-        return self.engine.counters()
+        """Counters of what is played here; others are 0."""
+        return self.packets.counters()
+
+
+def _bound(everyone: list[list[Array]], done: Array) -> int:
+    """No call can complete before: a set that is shared knows when each of its calls can have left, and when anything can arrive."""
+    shared: dict[int, list[tuple[int, Array]]] = {}
+    least = PS_NEVER
+    for _, _, said, bounds in everyone:
+        if said[PARTS] == 1:
+            least = min(least, int(said[NEXT]))
+        else:
+            shared.setdefault(int(said[SET]), []).append((int(said[NEXT]), bounds.reshape(-1, 2)))
+    for parts in shared.values():
+        instance = parts[0][1][:, 0]
+        assert all((bounds[:, 0] == instance).all() for _, bounds in parts)
+        left = np.maximum.reduce([bounds[:, 1] for _, bounds in parts])[~np.isin(instance, done)]
+        if left.size:
+            least = min(least, max(int(left.min()), min(arrival for arrival, _ in parts)))
+    return least
 
 
 def planes_of(topology: Topology, plan: Plan, members: Array) -> Array:
@@ -94,12 +166,20 @@ def planes_of(topology: Topology, plan: Plan, members: Array) -> Array:
     return np.unique(topology.vertex_plane[first_nic + np.r_[src, dst]])
 
 
-def _owners(topology: Topology, joined: list[Array], n_ranks: int) -> Array:
-    """Rank of each plane: planes that calls join stay together, sets of planes go round."""
-    n = int(topology.vertex_plane.max(initial=0)) + 1
-    root = np.arange(n)
-    for planes in joined:
-        roots = np.unique(root[planes])
-        root[np.isin(root, roots)] = roots[0]
-    _, number = np.unique(root, return_inverse=True)
-    return number.ravel() % n_ranks
+def sets_of_planes(topology: Topology, calls: Sequence[tuple[Plan, Array]]) -> tuple[Array, int]:
+    """Number of the set of planes of each call, and how many sets there are, at least 1.
+
+    A call ties its planes together, and so do calls that share the scale-up link of a GPU.
+    """
+    first_gpu = int(topology.vertex_plane.max(initial=0)) + 1
+    tied, plane = [np.zeros((0, 2), np.int64)], []
+    for plan, members in calls:
+        planes = planes_of(topology, plan, members)
+        inside = plan.edge_nic_src < 0
+        gpus = np.unique(members[np.r_[plan.edge_src[inside], plan.edge_dst[inside]]])
+        plane.append(planes[0])
+        others = np.r_[planes[1:], first_gpu + gpus]
+        tied.append(np.stack([np.full(others.size, planes[0]), others], axis=1))
+    root = components(first_gpu + topology.n_gpus, np.concatenate(tied).astype(np.int64))
+    used, number = np.unique(root[np.array(plane, np.int64)], return_inverse=True)
+    return number.ravel(), max(1, len(used))

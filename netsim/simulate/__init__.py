@@ -18,13 +18,13 @@ def simulate(run: Run, out: Path, progress: Progress) -> dict[str, Any]:
     if isinstance(run.workload, Traffic):
         from netsim.simulate.traffic import simulate_traffic
 
-        if world.rank == 0:
-            figures = simulate_traffic(run, out, progress, began)
+        simulate_kind = simulate_traffic
     else:
         from netsim.simulate.training import simulate_training
 
-        # the flow engine takes seconds and one rank; the packet engine takes all, plane by plane
-        if world.rank == 0 or run.network.engine == "packet":
-            figures = simulate_training(run, out, progress, began)
+        simulate_kind = simulate_training
+    # the flow engine takes seconds and one rank; the packet engine takes all
+    if world.rank == 0 or run.network.engine == "packet":
+        figures = simulate_kind(run, out, progress, began)
     world.barrier()
     return dict(world.bcast(figures))

@@ -9,7 +9,7 @@ from netsim.kernels import executor, flow
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
 from netsim.kernels.structs import Array
-from netsim.network.api import PS_NEVER, Engine
+from netsim.network.api import PS_NEVER, Played
 from netsim.simulate.carried import Carried
 from netsim.telemetry.series import Log
 
@@ -61,7 +61,7 @@ def run_flow(
 def run_engine(
     gpus: Exec,
     scale_up: Flow,
-    engine: Engine,
+    engine: Played,
     handles: Array,
     report: Callable[[float, int], None],
     stop: Callable[[], bool],

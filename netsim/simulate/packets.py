@@ -1,7 +1,7 @@
 """A training run on the packet engine: calls that leave a node go to it packet by packet, calls inside a node stay fluid."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,13 +9,14 @@ from netsim import parallel
 from netsim.config import Run
 from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
-from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan, Topology
+from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan
 from netsim.network.packet.engine import PacketEngine
-from netsim.network.planes import PlaneEngine, planes_of
+from netsim.network.planes import PlaneEngine
 from netsim.simulate.carried import Carried
 from netsim.simulate.loop import ignored, run_engine
 from netsim.simulate.model import Model
 from netsim.simulate.sampler import Sampler
+from netsim.simulate.share import Share, merged, merged_resent, together
 from netsim.telemetry.channels import COUNTERS, chosen
 from netsim.telemetry.frame import Samples, joined
 from netsim.telemetry.series import Log
@@ -30,7 +31,7 @@ class Played(NamedTuple):
     counters: dict[str, Array]  # int64[L] each, over all ranks
     samples: dict[str, Samples]  # by counter
     resent: Array  # int64[K, 3] (communicator, end, packets sent again) of calls that lost any
-    parallel: dict[str, float]  # how the ranks worked together: exchanges, bytes per exchange, seconds waited, imbalance
+    parallel: dict[str, Any]  # how the ranks worked together: see `share.together`
 
 
 def external(model: Model, payload: int) -> Array:
@@ -57,13 +58,13 @@ def play(
     calls = _external_calls(model, gpus)
     packets = PacketEngine(model.topology, model.routes, run.network, run.seed)
     packets.change_rates(*model.changes)
-    engine = PlaneEngine(packets, world, model.topology, _joined_planes(model.topology, calls), stop)
+    engine = PlaneEngine(packets, world, [(plan, members) for _, plan, members in calls], run.simulate.nics_per_rank, stop)
     handles = np.full(len(model.table.call_flow), -1, np.int64)
     uses, expected = _uses(model, gpus), 1.0
-    for place, plan, members in calls:
-        handles[place] = engine.register(plan, members)
-        if engine.plays(handles[place]):
-            expected += uses[place] * float((plan.edge_bytes * plan.edge_weight)[plan.edge_nic_src >= 0].sum())
+    for i, (place, plan, _) in enumerate(calls):
+        handles[place] = i
+        if engine.plays(i):
+            expected += uses[place] * float((plan.edge_bytes * plan.edge_weight)[plan.edge_nic_src >= 0].sum()) / engine.parts
     first_nic, leaving = int(np.argmax(model.topology.vertex_kind == NIC)), model.topology.link_tier == LINK_TIERS.index("nic")
     leaving &= model.topology.link_src < first_nic + model.topology.n_nics
     expected *= 1 + run.network.header / run.network.payload
@@ -77,29 +78,14 @@ def play(
     keep, carried = (spool.log, Carried(model, spool.clock)) if world.rank == 0 else (ignored, None)
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, keep, carried)
     sampler.take(engine.now_ps // run.telemetry.interval)
-    mine = sampler.totals(), sampler.samples(), sampler.resent(), (engine.played_s, engine.waited_s, float(engine.exchanged_bytes))
+    most = engine.n_sets * max(1, model.topology.n_nics // engine.n_sets // run.simulate.nics_per_rank)
+    work = Share(engine.played_s, engine.waited_s, engine.exchanges, engine.exchanged_bytes, packets.windows, engine.n_sets, most)
+    work = work.with_part(engine.part, engine.mates)
+    mine = sampler.totals(), sampler.samples(), sampler.resent(), work
     everyone = world.gather(mine) or [mine]
-    counters = {name: _merged(name, [part[0][name] for part in everyone]) for name in everyone[0][0]}
     samples = {name: joined([part[1][name] for part in everyone]) for name in names}
-    resent = np.concatenate([part[2] for part in everyone])
-    return Played(log, complete, counters, samples, resent, _together(engine.exchanges, [part[3] for part in everyone]))
-
-
-def _together(exchanges: int, ranks: list[tuple[float, float, float]]) -> dict[str, float]:
-    """Figures of the parallel run; imbalance is the busiest rank's time in its engine over the mean."""
-    played, waited, sent = (np.array(column) for column in zip(*ranks, strict=True))
-    return {
-        "exchanges": exchanges,
-        "bytes_per_exchange": float(sent.sum()) / max(exchanges, 1),
-        "waited_s": float(waited.mean()),
-        "played_s": float(played.mean()),
-        "imbalance": float(played.max() / max(played.mean(), 1e-9)),
-    }
-
-
-def _merged(name: str, parts: list[Array]) -> Array:
-    """A counter over all ranks: a link is played by one of them, the others saw nothing."""
-    return np.maximum.reduce(parts) if name == "queue_max" else np.add.reduce(parts)
+    resent = merged_resent([part[2] for part in everyone])
+    return Played(log, complete, merged([part[0] for part in everyone]), samples, resent, together([part[3] for part in everyone]))
 
 
 def _uses(model: Model, gpus: Exec) -> Array:
@@ -125,9 +111,3 @@ def _external_calls(model: Model, gpus: Exec) -> list[tuple[int, Plan, Array]]:
         (place, table.plans[table.call_plan[place]], groups.member_idx[groups.member_ptr[group] : groups.member_ptr[group + 1]])
         for place, group in zip(places.tolist(), of.tolist(), strict=True)
     ]
-
-
-def _joined_planes(topology: Topology, calls: list[tuple[int, Plan, Array]]) -> list[Array]:
-    """Sets of planes that a call uses together."""
-    sets = {tuple(planes_of(topology, plan, members).tolist()) for _, plan, members in calls}
-    return [np.array(planes) for planes in sorted(sets) if len(planes) > 1]

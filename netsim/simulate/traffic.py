@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 import topologies
-from netsim import __version__, launch
+from netsim import __version__, launch, parallel
 from netsim.config import Run, config_hash, resolved
 from netsim.config.traffic import Traffic
 from netsim.errors import InputError
 from netsim.kernels import flow as fluid_kernel
 from netsim.kernels.structs import LINK_TIERS, Array, Routes, Topology
-from netsim.network.api import Flows
+from netsim.network.api import PS_NEVER, Flows
 from netsim.network.flow.fluid import Fluid
 from netsim.network.flow.state import state as network_state
 from netsim.network.traffic import expand
@@ -26,6 +26,7 @@ from netsim.simulate.record import link_facts, write
 from netsim.simulate.stopping import Stopping, leave
 from netsim.telemetry.channels import COUNTERS, chosen
 from netsim.telemetry.frame import Frame, Happened
+from netsim.telemetry.frame import joined as joined_samples
 from netsim.telemetry.series import Loads, Log, bundle_bytes
 from netsim.telemetry.spool import NO_RESENT, SHARED, Spool
 from netsim.telemetry.write import written
@@ -40,18 +41,22 @@ STEP_PS = 1_000_000
 
 
 def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> dict[str, Any]:
-    """Simulate on one rank and leave `result.h5`, `flows.csv` and `summary.json`."""
+    """Simulate; the first rank leaves `result.h5`, `flows.csv` and `summary.json`. The packet engine takes all ranks, others the first."""
     assert isinstance(run.workload, Traffic)
     progress.update(0.0, "building the fabric")
     topology = topologies.build(run.topology)
     routes = topologies.routes(topology, run.topology, run.seed)
     flows = expand(run.workload, topology.n_nics, run.seed)
     fluid, by_packets = _structure(topology, routes, flows), run.network.engine == "packet"
-    made = _frame(run, topology, routes, flows, fluid)
-    spool = Spool(out)
-    with spool.clock:
-        spool.frame(made)
-    ends = spool.mapped("ended", np.zeros(len(flows.src), np.int64))
+    world, ends = parallel.world(), np.zeros(len(flows.src), np.int64)
+    spool = Spool(out, world.rank)
+    if by_packets:
+        world.barrier()  # the first rank has made the folder before any other writes into it
+    if world.rank == 0:
+        made = _frame(run, topology, routes, flows, fluid)
+        with spool.clock:
+            spool.frame(made)
+        ends = spool.mapped("ended", ends)
     limit = np.inf if run.simulate.max_wall is None else began + run.simulate.max_wall * 1e-12
 
     def report(fraction: float, t_ps: int) -> None:
@@ -59,14 +64,16 @@ def simulate_traffic(run: Run, out: Path, progress: Progress, began: float) -> d
 
     with Stopping(limit) as stop:
         if by_packets:
-            done = _packets(run, topology, routes, flows, ends, report, stop, spool)
+            done, shared = _packets(run, topology, routes, flows, ends, report, stop, spool)
         else:
-            done = _fluid(run, topology, fluid, flows, ends, report, stop, spool)
-    figures = _figures(run, topology, flows, fluid, done)
-    figures["ranks"] = launch.launched().size
-    _table(flows, done, out / "flows.csv")
-    figures |= write(made, done, figures, out, spool, began)
-    leave(stop.signal)
+            done, shared = _fluid(run, topology, fluid, flows, ends, report, stop, spool), {}
+    figures = {}
+    if world.rank == 0:
+        figures = _figures(run, topology, flows, fluid, done) | shared
+        figures["ranks"] = launch.launched().size
+        _table(flows, done, out / "flows.csv")
+        figures |= write(made, done, figures, out, spool, began)
+    leave(int(world.allgather(np.array([stop.signal])).max()) if by_packets else stop.signal)
     return figures
 
 
@@ -160,41 +167,59 @@ def _figures(run: Run, topology: Topology, flows: Flows, fluid: Fluid, done: Hap
 
 def _packets(
     run: Run, topology: Topology, routes: Routes, flows: Flows, ends: Array, report: Report, stop: Callable[[], bool], spool: Spool
-) -> Happened:
-    """Every packet; progress is the share of the bytes that have left a NIC."""
+) -> tuple[Happened, dict[str, Any]]:
+    """Every packet, on all ranks, and what the summary says of them; progress is the share of the bytes that have left a NIC."""
+    from netsim.network.leaf_groups import shared_planes
     from netsim.network.packet.engine import PacketEngine
+    from netsim.network.packet.part import Part, compile_kernels
     from netsim.simulate.sampler import Sampler
+    from netsim.simulate.share import Share, merged, together
 
-    engine = PacketEngine(topology, routes, run.network, run.seed)
+    world, engine = parallel.world(), PacketEngine(topology, routes, run.network, run.seed)
+    with parallel.first_on_node_then_others():
+        compile_kernels(engine)
     engine.change_rates(*topologies.fault_events(topology, run.topology))
-    engine.add_flows(flows)
+    part = Part(engine, world, shared_planes(topology, world.size, run.simulate.nics_per_rank if engine.divisible else topology.n_nics))
+    part.add_flows(flows)
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, engine, run.telemetry.interval, names, spool)
     total, last_start, again = float(flows.nbytes.sum()), int(flows.start_ps.max()), np.zeros(len(ends), np.int64)
     nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < topology.n_gpus + topology.n_nodes + topology.n_nics)
     step, until, sent, moving = STEP_PS, 0, 0.0, 0
-    next_sample = sampler(0)
-    complete = False
-    while not (complete or stop()):
+    next_sample, looks, played_s = sampler(0), 0, 0.0
+    complete = stopping = False
+    while not (complete or stopping):
         until = min(until + step, next_sample)
-        engine.advance(until)
+        before, waited = time.perf_counter(), part.waited_s
+        part.advance(until)
+        played_s += time.perf_counter() - before - (part.waited_s - waited)
         if until == next_sample:
             next_sample = sampler(until)
-        now = float(engine.counters()["bytes"][nic].sum())
+        mine = np.array([engine.counters()["bytes"][nic].sum(), stop()], np.int64)
+        now, stops = world.allgather(mine).sum(axis=0).tolist()
         moving = until if now > sent else max(moving, last_start)
         if until > moving + SILENCE_PS:
-            engine.finish()
-        found, resent = engine.flow_ends(), engine.flow_resent()
+            part.advance(int(PS_NEVER))
+        found, resent = world.allgather(engine.flow_ends()).max(axis=0), engine.flow_resent()
         ends[:] = np.maximum(found, 0)
         spool.resent(_grown(again, resent))
-        again, complete = resent, bool((found >= 0).all())
+        again, complete, stopping, looks = resent, bool((found >= 0).all()), stops > 0, looks + 1
+        if until > moving + SILENCE_PS and not complete:
+            raise InputError(f"network: {int((found < 0).sum())} flows can never end; a lossless network may be in deadlock")
         step = step * 2 if now - sent < total / 200 else max(step // 2, STEP_PS)
         sent = now
         report(min(1.0, sent / total), until)
     sampler.take(engine.now_ps // run.telemetry.interval)
     end = int(ends.max()) if complete else engine.now_ps
-    resent = _grown(np.zeros_like(again), again)
-    return _happened(complete, end, joined([]), np.zeros(0), ends, sampler.totals(end), sampler.samples(), resent)
+    planes, sent_bytes = int(topology.vertex_plane.max()) + 1, (16 + 8 * len(ends)) * looks
+    most = planes * max(1, topology.n_nics // planes // run.simulate.nics_per_rank)
+    share = Share(played_s, part.waited_s, looks, sent_bytes, engine.windows, planes, most).with_part(part, np.arange(world.size))
+    told = sampler.totals(end), sampler.samples(), again, share
+    everyone = world.gather(told) or [told]
+    resent = np.add.reduce([of[2] for of in everyone])
+    counters, samples = merged([of[0] for of in everyone]), {name: joined_samples([of[1][name] for of in everyone]) for name in names}
+    happened = _happened(complete, end, joined([]), np.zeros(0), ends, counters, samples, _grown(np.zeros_like(resent), resent))
+    return happened, {"parallel": together([of[3] for of in everyone])}
 
 
 def _grown(before: Array, now: Array) -> Array:

@@ -61,8 +61,10 @@ def earliest(block: Array, n: int) -> int:
 
 @njit(cache=True)
 def first_done(s: Tables) -> int:
-    """Return when the first of the completed calls completed, NEVER where there is none."""
+    """Return when the first of the completed calls completed, NEVER where there is none or nobody waits for parts of calls."""
     t = K.NEVER
+    if s.scal[K.IN_PARTS] != 0:
+        return t
     for i in range(s.scal[K.DONE_CALLS]):
         t = min(t, s.call[(s.done[i] << K.CALL) + K.LAST_PS])
     return t

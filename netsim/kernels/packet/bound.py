@@ -11,15 +11,13 @@ from netsim.kernels.packet import layout as k
 from netsim.kernels.packet.advance import earliest, first_done
 from netsim.kernels.packet.port import transfer
 from netsim.kernels.packet.tables import Tables
+from netsim.kernels.structs import Array
 
 
 @njit(cache=True)
 def next_completion(s: Tables) -> int:
     """Return the bound, NEVER where no call is under way."""
-    now, n_blocks = s.scal[k.NOW], (s.scal[k.N_VERTICES] + 31) >> k.BLOCK_SHIFT
-    done = first_done(s)
-    event = min(earliest(s.receive_block, n_blocks), max(now, earliest(s.send_block, n_blocks)) + s.scal[k.LEAST_LATENCY])
-    event = min(event, k.NEVER)
+    now, done, event = s.scal[k.NOW], first_done(s), next_arrival(s)
     while True:
         least, which = done, -1
         for i in range(s.scal[k.LIVE_CALLS]):
@@ -33,13 +31,38 @@ def next_completion(s: Tables) -> int:
 
 
 @njit(cache=True)
+def next_arrival(s: Tables) -> int:
+    """Return a time before which no message can arrive at a GPU, NEVER where nothing is on its way."""
+    n_blocks = (s.scal[k.N_VERTICES] + 31) >> k.BLOCK_SHIFT
+    event = min(earliest(s.receive_block, n_blocks), max(s.scal[k.NOW], earliest(s.send_block, n_blocks)) + s.scal[k.LEAST_LATENCY])
+    return min(event, k.NEVER)
+
+
+@njit(cache=True)
+def part_bounds(s: Tables, reach: int, found: Array) -> None:
+    """Write for each call under way its instance and a time before which the ports played here cannot have sent their share of it; what is
+    no further than `reach` away is computed afresh.
+    """
+    now = s.scal[k.NOW]
+    for i in range(s.scal[k.LIVE_CALLS]):
+        c = s.live[i] << k.CALL
+        if s.call[c + k.BOUND] <= now + reach and s.call[c + k.BOUND_AT] != now:
+            s.call[c + k.BOUND], s.call[c + k.BOUND_AT] = now + unsent_ps(s, c), now
+        found[2 * i], found[2 * i + 1] = s.call[c + k.INSTANCE], s.call[c + k.BOUND]
+
+
+@njit(cache=True)
 def unsent_ps(s: Tables, c: int) -> int:
-    """Return how long the busiest port of a call needs for what it has not sent yet, or its slowest edge at its pace."""
+    """Return how long the busiest port of a call needs for what it has not sent yet, or its slowest edge at its pace; of those played
+    here.
+    """
     edge, tx, most, now = s.edge, s.tx, 0, s.scal[k.NOW]
     first, last = s.call[c + k.CALL_EDGE_0], s.call[c + k.CALL_EDGE_0] + s.call[c + k.CALL_EDGES]
     for adding in (False, True):
         for e in range(first, last):
             o = e << k.EDGE
+            if s.mine[edge[o + k.SRC_GPU]] == 0:
+                continue
             waiting = edge[o + k.EDGE_MSGS] - edge[o + k.READY_MSGS] - 1
             if waiting >= 0 and not adding:
                 most = max(most, max(0, edge[o + k.NEXT_PS] - now) + waiting * edge[o + k.GAP_PS] + edge[o + k.COPY_LAST])

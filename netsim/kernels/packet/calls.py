@@ -51,7 +51,11 @@ def start(s: Tables, e: int, j: int, t: int) -> None:
     edge, o = s.edge, e << K.EDGE
     done = moved(s, e, j, t)
     edge[o + K.NEXT_PS] = t + edge[o + K.GAP_PS]
-    s.token[edge[o + K.TOKEN_0] + edge[o + K.HAND_0] + j % edge[o + K.WINDOW]] = done + edge[o + K.DELAY_PS] + edge[o + K.CREDIT_PS]
+    hand, place = done + edge[o + K.DELAY_PS] + edge[o + K.CREDIT_PS], edge[o + K.HAND_0] + j % edge[o + K.WINDOW]
+    if s.mine[edge[o + K.DST_GPU]] != 0:
+        s.token[edge[o + K.TOKEN_0] + place] = hand
+    else:
+        gpu_event(s, edge[o + K.DST_GPU], hand, (K.GPU_NOTE << K.GPU_SHIFT) | (e << K.TOKEN_SHIFT) | place)  # see `cut`
     for d in range(edge[o + K.DEP_0], edge[o + K.DEP_1]):
         m, before = j - s.dep_lag[d], edge[o + K.EDGE_0] + s.dep_edge[d]
         b = before << K.EDGE
@@ -156,16 +160,23 @@ def release(s: Tables, e: int, t: int) -> None:
 
 
 @njit(cache=True)
-def ended(s: Tables, c: int) -> None:
-    """Move call `c` from those under way to those that have completed."""
-    s.done[s.scal[K.DONE_CALLS]] = c
-    s.scal[K.DONE_CALLS] += 1
+def retire(s: Tables, c: int) -> None:
+    """Take call `c` from those that are under way."""
     s.scal[K.INSIDE_CALLS] -= s.call[(c << K.CALL) + K.INSIDE]
     n = s.scal[K.LIVE_CALLS] - 1
     other, place = s.live[n], s.call[(c << K.CALL) + K.PLACE]
     s.live[place] = other
     s.call[(other << K.CALL) + K.PLACE] = place
     s.scal[K.LIVE_CALLS] = n
+
+
+@njit(cache=True)
+def ended(s: Tables, c: int) -> None:
+    """Note that call `c` has completed, or the part of it that is played here."""
+    s.done[s.scal[K.DONE_CALLS]] = c
+    s.scal[K.DONE_CALLS] += 1
+    if s.scal[K.IN_PARTS] == 0:
+        retire(s, c)
 
 
 @njit(cache=True)

@@ -66,10 +66,12 @@ def open_paths(
 
 @njit(cache=True)
 def open_flows(s: Tables, first: int, t: Array) -> None:
-    """Let the message of plain flow `first + i` leave at `t[i]`."""
+    """Let the message of plain flow `first + i` leave at `t[i]`, where its NIC is played here."""
     for i in range(t.size):
         f = first + i
         u = s.tx[(f << K.TX) + K.UPLINK]
+        if s.mine[s.link_src[u]] == 0:
+            continue
         insert(s.arena, s.ring, s.scal, 2 * s.scal[K.N_LINKS] + u, K.HEAD, t[i], (K.EV_MESSAGE << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT))
         s.port_next[u] = min(s.port_next[u], t[i])
         wake(s.send_next, s.send_block, s.link_src[u], t[i])
@@ -77,14 +79,17 @@ def open_flows(s: Tables, first: int, t: Array) -> None:
 
 @njit(cache=True)
 def begin(s: Tables, c: int, t: int) -> None:
-    """Start call `c`, whose edges are laid out, at `t`: reset its counters and let the edges go that wait for nothing."""
+    """Start call `c`, whose edges are laid out, at `t`: reset its counters and let the edges go that wait for nothing.
+
+    Where a call is played in parts, each has the edges that end at its own GPUs to wait for, and starts those that begin there.
+    """
     edge, first = s.edge, s.call[(c << K.CALL) + K.CALL_EDGE_0]
     left = 0
     for e in range(first, first + s.call[(c << K.CALL) + K.CALL_EDGES]):
         o = e << K.EDGE
         edge[o + K.READY_MSGS] = edge[o + K.LANDED_MSGS] = edge[o + K.ARRIVED_MSGS] = edge[o + K.CONSUMED] = 0
         edge[o + K.NEXT_PS], edge[o + K.AWAITED] = 0, -1
-        left += edge[o + K.EDGE_MSGS] > 0
+        left += edge[o + K.EDGE_MSGS] > 0 and s.mine[edge[o + K.DST_GPU]] != 0
         counters, unneeded = edge[o + K.TOKEN_0], 0
         for d in range(edge[o + K.RDEP_0], edge[o + K.RDEP_1]):
             after = (first + s.rdep_edge[d]) << K.EDGE
@@ -105,7 +110,7 @@ def begin(s: Tables, c: int, t: int) -> None:
     if left == 0:
         ended(s, c)
     for e in range(first, first + s.call[(c << K.CALL) + K.CALL_EDGES]):
-        o, waits = e << K.EDGE, False
+        o, waits = e << K.EDGE, s.mine[s.edge[(e << K.EDGE) + K.SRC_GPU]] == 0
         for d in range(edge[o + K.DEP_0], edge[o + K.DEP_1]):
             waits |= s.dep_lag[d] <= 0
         if not waits and edge[o + K.EDGE_MSGS] > 0:

@@ -36,7 +36,7 @@ CONTROL = 3 | (ACK << KIND_SHIFT)
 # events of an uplink: the input field holds the kind
 EV_PACKET, EV_MESSAGE, EV_WAKE, EV_TIMER = 0, 1, 2, 3
 # events of a GPU
-GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START, GPU_HAND = 60, (1 << 60) - 1, 0, 1, 2, 3
+GPU_SHIFT, GPU_MASK, GPU_ARRIVE, GPU_TOKEN, GPU_START, GPU_HAND, GPU_NOTE = 60, (1 << 60) - 1, 0, 1, 2, 3, 4
 TOKEN_SHIFT, TOKEN_MASK = 24, (1 << 24) - 1
 
 # rings: links' data [0, L), links' control [L, 2 L), uplinks' events [2 L, 3 L), links' credits [3 L, 4 L),
@@ -62,8 +62,8 @@ TOGGLES = 6  # log2 of pause and resume frames that may be under way on a link
 TX = 5
 (
     SENT, AVAIL, LEFT, MESSAGE, PER_MESSAGE, LAST_MESSAGE, MESSAGES, NEXT_SEND, STATE, NEXT_READY, UPLINK, TX_EDGE, ACKED, OPENED,
-    FURTHEST, RETURN, TIMER, PROGRESS, RESENT,
-) = range(19)  # fmt: skip
+    FURTHEST, RETURN, TIMER, PROGRESS, RESENT, NAME,
+) = range(20)  # fmt: skip
 IDLE, WAITING, PACED, BLOCKED = 0, 1, 2, 3
 
 # receiving side of a flow
@@ -89,7 +89,7 @@ CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOU
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
  N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS,
  TELEMETRY, KEEP_HISTORY, ORDERED, RECOVERY, TIMEOUT, N_GROUPS, FLOWLET_GAP, SHARED, LEAST_LATENCY,
- INSIDE_WINDOW, INSIDE_CALLS, POOLED, REROUTED) = range(48)  # fmt: skip
+ INSIDE_WINDOW, INSIDE_CALLS, POOLED, REROUTED, IN_PARTS) = range(49)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
 HEADROOM, TOO_MANY_PAUSES, TOO_LATE, STRANDED = 1, 2, 3, 4
 NO_RECOVERY, GO_BACK_N, SELECTIVE = 0, 1, 2
@@ -157,3 +157,4 @@ class State(NamedTuple):
     log_head: Array  # int64[L]
     scratch: Array  # int64[G]
     arrivals: Array  # int64[2 G] (time, meta) of what arrives at a switch in a window
+    mine: Array  # int64[V] 1: played here; 0: played by the engine of another rank

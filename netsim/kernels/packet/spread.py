@@ -38,7 +38,7 @@ def sprayed(s: Tables, v: int, flow: int, seq: int) -> int:
 @njit(cache=True, forceinline=True)
 def pick(s: Tables, v: int, flow: int, seq: int, n: int) -> int:
     """Return a number below `n` that depends on switch, flow and packet."""
-    return ((random(s.scal[K.SEED] + v, flow, seq) >> 21) * n) >> 32
+    return ((random(s.scal[K.SEED] + v, s.tx[(flow << K.TX) + K.NAME], seq) >> 21) * n) >> 32
 
 
 @njit(cache=True)
@@ -92,7 +92,8 @@ def shortest(s: Tables, v: int, flow: int, seq: int, t: int) -> int:
         return s.rx[r + K.RX_LAST]
     entry = 0
     if s.scal[K.SPREAD] == K.FLOWLET:
-        entry = (((v - s.scal[K.FIRST_SWITCH]) << K.FLOWLETS) + (random(s.scal[K.SEED], v, flow) & ((1 << K.FLOWLETS) - 1))) << 1
+        name = s.tx[(flow << K.TX) + K.NAME]
+        entry = (((v - s.scal[K.FIRST_SWITCH]) << K.FLOWLETS) + (random(s.scal[K.SEED], v, name) & ((1 << K.FLOWLETS) - 1))) << 1
         fresh = t - s.flowlet[entry] < s.scal[K.FLOWLET_GAP]
         s.flowlet[entry] = t
         for i in range(s.set_ptr[k], s.set_ptr[k + 1]):

@@ -39,6 +39,7 @@ class PacketEngine:
         self._failed_ps = 0  # when the last link failed
         self._pairs: list[Array] = []  # int64[3, n] source NIC, destination NIC, queue pair of all flows
         self._timed_links = np.flatnonzero(alive)
+        self._first_nic = topology.n_gpus + topology.n_nodes
         scal = self.state.scal
         self._uses_scale_up = False
         scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS or scal[k.RECOVERY] else k.NO_ACKS)
@@ -48,6 +49,8 @@ class PacketEngine:
         self._room_for_log()
         self.n_flows = self.n_edges = self.n_calls = self.n_tokens = self.n_deps = 0
         self._footprints: list[Footprint] = []
+        self._names: list[int] = []
+        self._copies: list[int] = []  # calls of each handle that are laid out
         self._idle: list[list[int]] = []  # calls of each handle that are laid out and not in use
         self._plain: list[tuple[int, int]] = []  # (first flow, queue pairs) of each plain flow
         self.resent: list[tuple[int, int, int]] = []
@@ -65,21 +68,48 @@ class PacketEngine:
         """Everything before this time has been played."""
         return int(self.state.scal[k.NOW])
 
-    def register(self, plan: Plan, members: Array) -> int:
-        """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order)."""
+    @property
+    def windows(self) -> int:
+        """Windows played so far."""
+        return int(self.state.scal[k.WINDOWS])
+
+    @property
+    def divisible(self) -> bool:
+        """Whether ranks can share a plane: not where packets collect telemetry, which lies in a table of the sender."""
+        return not self.state.scal[k.TELEMETRY]
+
+    def register(self, plan: Plan, members: Array, name: int | None = None) -> int:
+        """Return a handle for calls of `plan` among `members` (int32[R] GPUs in rank order); its `name`, by default the handle, tells its
+        connections from others where packets are spread at random.
+        """
         self._footprints.append(footprint(self.topology, self.routes, self.network, plan, np.asarray(members, np.int64)))
+        self._names.append(len(self._names) if name is None else name)
+        self._copies.append(0)
         self._idle.append([])
         self._uses_scale_up |= self._footprints[-1].uses_scale_up
         self._set_window()
         return len(self._footprints) - 1
 
-    def start(self, instance: Array, handle: Array, t_ps: Array) -> None:
-        """Start calls whose members have all arrived at `t_ps`; none before `now_ps`."""
+    def footprint_of(self, handle: int) -> Footprint:
+        """What calls of a handle need."""
+        return self._footprints[handle]
+
+    def start(self, instance: Array, handle: Array, t_ps: Array) -> list[int]:
+        """Start calls whose members have all arrived at `t_ps`, none before `now_ps`; returns their numbers in the state."""
+        calls = []
         for i, h, t in zip(np.asarray(instance).tolist(), np.asarray(handle).tolist(), np.asarray(t_ps).tolist(), strict=True):
             assert t >= self.now_ps, (t, self.now_ps)
             call = self._idle[h].pop() if self._idle[h] else self._lay_out(h)
             self.state.call[(call << k.CALL) + k.INSTANCE] = i
             begin(self.tables, call, t + self._footprints[h].launch_ps)
+            calls.append(call)
+        return calls
+
+    def put_back(self, call: int, handle: int, end_ps: int) -> None:
+        """Let the next call of a handle use the rows of one that has ended."""
+        self._idle[handle].append(call)
+        if self.state.scal[k.RECOVERY]:
+            self._note_resent(call, end_ps)
 
     def next_time(self) -> int:
         """Return a lower bound of the next completion; `PS_NEVER` when nothing is under way."""
@@ -90,12 +120,12 @@ class PacketEngine:
         """Move to the first completion if that is at or before `until_ps`, else to `until_ps`; returns (instances, times) of all that
         complete then.
         """
-        self._compact()
+        self.make_room()
         s = self.state
         until = min(int(until_ps), int(k.NEVER) - 1)
         while self._changes and self._changes[0][0] <= until:
             t, link, rate = self._changes[0]
-            if t > self.now_ps and (advance(self.tables, self.cc, t) < t or s.scal[k.DONE_CALLS]):
+            if t > self.now_ps and (advance(self.tables, self.cc, t) < t or (s.scal[k.DONE_CALLS] and not s.scal[k.IN_PARTS])):
                 break
             self._changes.pop(0)
             if link < self._rate.size:
@@ -105,19 +135,23 @@ class PacketEngine:
         else:
             advance(self.tables, self.cc, until)
         now = self.now_ps
-        self._complain()
+        self.complain()
         done = s.done[: s.scal[k.DONE_CALLS]].copy()
         when = s.call[(done << k.CALL) + k.LAST_PS]
         ended, rest = done[when <= now], done[when > now]
         s.done[: rest.size] = rest
         s.scal[k.DONE_CALLS] = rest.size
         rows = ended << k.CALL
-        for call, h in zip(ended.tolist(), s.call[rows + k.HANDLE].tolist(), strict=True):
-            self._idle[h].append(call)
-        if s.scal[k.RECOVERY]:
-            self._note_resent(ended)
+        if s.scal[k.IN_PARTS] == 0:
+            for call, h, t in zip(ended.tolist(), s.call[rows + k.HANDLE].tolist(), s.call[rows + k.LAST_PS].tolist(), strict=True):
+                self.put_back(call, h, t)
         order = np.lexsort((s.call[rows + k.INSTANCE], s.call[rows + k.LAST_PS]))
         return s.call[rows + k.INSTANCE][order], s.call[rows + k.LAST_PS][order]
+
+    @property
+    def next_change(self) -> int:
+        """When the next link changes its rate, `PS_NEVER` if none does."""
+        return self._changes[0][0] if self._changes else PS_NEVER
 
     def change_rates(self, t_ps: Array, link: Array, rate: Array) -> None:
         """Let links change to `rate` bytes/s at times to come, in order, before anything is added.
@@ -149,7 +183,8 @@ class PacketEngine:
         rx = self.state.rx.reshape(-1, 1 << k.RX)
         rx[flow, k.RX_GROUP] = self.routes.nic_group[dst]
         reached, ahead, back = new_paths(self.topology, self.routes, src, dst, qp)
-        lost = ~reached & (src != dst) & (rx[flow, k.END] < 0)
+        known = self._first_nic + (src if self.state.scal[k.ACKS] == k.SIMULATED else dst)  # where the end of a flow is noted
+        lost = ~reached & (src != dst) & (rx[flow, k.END] < 0) & (self.state.mine[known] != 0)
         if lost.any() and not any(rate > 0 for _, _, rate in self._changes):
             refuse(self.topology, self.routes, src[lost], dst[lost], self._failed_ps)
         change_paths(self.tables, flow[reached], *ahead, *back)
@@ -164,6 +199,8 @@ class PacketEngine:
             s.port[q + k.SER_CONTROL] = int(s.scal[k.CONTROL_SIZE] * 1e12 / rate + 0.5)
         busy = s.port[q + k.FREE]
         s.port[q + k.FREE] = (self.now_ps if busy == k.NEVER else busy) if rate > 0 else k.NEVER
+        if not s.mine[v]:
+            return
         for table, place in ((s.port_next, link), (s.send_next, v), (s.send_block, v >> k.BLOCK_SHIFT)):
             table[place] = min(table[place], self.now_ps)
 
@@ -181,16 +218,14 @@ class PacketEngine:
         found = {name: table[:, column].copy() for name, column in names.items()}
         return found | {"queued": queue * np.int64(self.now_ps) + table[:, k.QUEUED]}
 
-    def _note_resent(self, calls: Array) -> None:
-        """Keep how many packets calls that have ended sent again, of those that did."""
-        tx = self.state.tx.reshape(-1, 1 << k.TX)[:, k.RESENT]
-        for call in calls.tolist():
-            row = call << k.CALL
-            first, n = (int(self.state.call[row + column]) for column in (k.CALL_EDGE_0, k.CALL_EDGES))
-            edges = self.state.edge.reshape(-1, 1 << k.EDGE)[first : first + n]
-            resent = sum(int(tx[f : f + parts].sum()) for f, parts in edges[:, [k.FLOW_0, k.FLOWS]].tolist())
-            if resent:
-                self.resent.append((int(self.state.call[row + k.INSTANCE]), int(self.state.call[row + k.LAST_PS]), resent))
+    def _note_resent(self, call: int, end_ps: int) -> None:
+        """Keep how many packets a call that has ended sent again here, if it did."""
+        tx, row = self.state.tx.reshape(-1, 1 << k.TX)[:, k.RESENT], call << k.CALL
+        first, n = (int(self.state.call[row + column]) for column in (k.CALL_EDGE_0, k.CALL_EDGES))
+        edges = self.state.edge.reshape(-1, 1 << k.EDGE)[first : first + n]
+        resent = sum(int(tx[f : f + parts].sum()) for f, parts in edges[:, [k.FLOW_0, k.FLOWS]].tolist())
+        if resent:
+            self.resent.append((int(self.state.call[row + k.INSTANCE]), end_ps, resent))
 
     def forget_queue_max(self) -> None:
         """Start the high-water marks of queues afresh, from what is queued now."""
@@ -207,6 +242,7 @@ class PacketEngine:
         share = np.repeat(flows.nbytes // q, q) + (qp < np.repeat(flows.nbytes % q, q))
         one = np.ones(n * q, np.int64)
         first = self._open(src.astype(np.int64), dst.astype(np.int64), qp, share, share, one, -one, -one, 0 * one)
+        self.state.tx[((first + np.arange(n * q)) << k.TX) + k.NAME] = first + np.arange(n * q)
         self._plain += [(first + i * q, q) for i in range(n)]
         s = self.state
         s.scal[k.FLOWS_LEFT] += n * q
@@ -248,6 +284,9 @@ class PacketEngine:
         if fp.dep_first < 0:
             fp.dep_first = self._append_deps(fp)
         self._open_call_flows(fp, e0)
+        flow = np.arange(self.n_flows - f0)
+        self.state.tx[((f0 + flow) << k.TX) + k.NAME] = (self._names[handle] << 40) + (self._copies[handle] << 24) + flow
+        self._copies[handle] += 1
         rows = fp.edges.copy()
         rows[:, k.BLOCK] = c
         rows[:, k.EDGE_0] = e0
@@ -351,7 +390,7 @@ class PacketEngine:
         s.scal[k.LOG_SIZE] = g
         self.state = s._replace(log=np.zeros(4 * g, np.int64), scratch=np.zeros(g, np.int64), arrivals=np.zeros(2 * g + 2, np.int64))
 
-    def _compact(self) -> None:
+    def make_room(self) -> None:
         """Move all rings to a fresh arena when more than half of it has been given out."""
         s = self.state
         if s.scal[k.ARENA_TOP] < s.arena.size // 2:
@@ -369,7 +408,8 @@ class PacketEngine:
         s.scal[k.ARENA_SIZE] = arena.size
         self.state = s._replace(arena=arena)
 
-    def _complain(self) -> None:
+    def complain(self) -> None:
+        """Raise `InputError` for what the kernels found wrong."""
         error, link, t = (int(self.state.scal[i]) for i in (k.ERROR, k.ERROR_LINK, k.ERROR_T))
         if error == k.HEADROOM:
             limit, xoff = (int(self.state.pfc[(link << k.PFC) + c]) for c in (k.LIMIT, k.XOFF))

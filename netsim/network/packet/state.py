@@ -77,6 +77,7 @@ def build(topology: Topology, network: Network, thresholds: Array, seed: int) ->
             log_head=np.full(n_links, -1),
             scratch=np.zeros(1, np.int64),
             arrivals=np.zeros(2, np.int64),
+            mine=np.ones(n_vertices, np.int64),
         )
     )
 
