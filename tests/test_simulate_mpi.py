@@ -85,7 +85,7 @@ def test_killed_rank_ends_the_job_and_leaves_a_spool_to_read(tmp_path):
         time.sleep(0.05)
     ranks = [pid for pid in _descendants(process.pid) if _runs_netsim(pid)]
     assert len(ranks) == 2
-    os.kill(ranks[-1], signal.SIGKILL)
+    os.kill(int(ranks[-1]), signal.SIGKILL)
     began = time.monotonic()
     process.communicate(timeout=60)
     assert time.monotonic() - began < 5
