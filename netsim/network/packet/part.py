@@ -105,10 +105,12 @@ class Part:
                 self.engine.put_back(call, handle, t)
 
     def bounds(self) -> tuple[int, Array]:
-        """Return a time before which no message arrives here, and int64[C, 2]: instance and bound of every call under way."""
+        """Return a time before which no message arrives or ends here, and int64[C, 2]: instance and bound of every call under way."""
         found = np.empty((int(self.engine.state.scal[k.LIVE_CALLS]), 2), np.int64)
         part_bounds(self.engine.tables, min(self.lookahead_ps, LATEST), found.reshape(-1))
-        event = int(next_arrival(self.engine.tables))
+        s, event = self.engine.state, int(next_arrival(self.engine.tables))
+        ending = s.call[(s.done[: s.scal[k.DONE_CALLS]] << k.CALL) + k.LAST_PS]  # all has arrived, and the last kernel still runs
+        event = min(event, int(ending.min(initial=LATEST)))
         return (PS_NEVER if event >= k.NEVER else event), found
 
     # --- hand-over -----------------------------------------------------------------------------------------------------------------------
