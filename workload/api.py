@@ -4,6 +4,7 @@ work = build(run.workload, n_gpus=1024, gpus_per_node=8, device=device) work.pro
 tally(work, stage=0)                # operations and bytes per kind of communication
 """
 
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, m
     s = Shape(training, layout_of(training, n_gpus, gpus_per_node), launch_of(training, device.card.arch))
     tables = Tables()
     stages, programs = play_all(s, tables)
-    segments = _segments(tables, device)
+    segments = _segments(tables, device, n_gpus)
     held = [stage.held for stage in stages]
     duration = [durations(program, segments.duration_ps) for program in programs]
     if measured is not None and measured != StepTimes():
@@ -115,12 +116,22 @@ def kernels(training: Training, n_gpus: int, gpus_per_node: int = 8) -> list[Ker
     return list(tables.kernels)
 
 
-def _segments(tables: Tables, device: Device) -> Segments:
+def slowest(spread: float, n_gpus: int) -> float:
+    """Expected time of the slowest of n GPUs over that of the median one, whose relative times are normal with this standard deviation.
+
+    Mean of the largest of n normal numbers as Blom (1958) approximates it.
+    """
+    return 1 + spread * max(0.0, NormalDist().inv_cdf((n_gpus - 0.375) / (n_gpus + 0.25)))
+
+
+def _segments(tables: Tables, device: Device, n_gpus: int) -> Segments:
     ptr = np.zeros(len(tables.segments) + 1, dtype=np.int64)
     ptr[1:] = np.cumsum([len(numbers) for _, numbers in tables.segments])
     idx = np.fromiter((k for _, numbers in tables.segments for k in numbers), dtype=np.int32)
     listed = list(tables.kernels)
     kernel_ps = times(device, listed).t_ps if listed else np.empty(0, dtype=np.int64)
+    pace = np.where([flops(kernel) > 0 for kernel in listed], slowest(device.card.spread, n_gpus), 1.0)
+    kernel_ps = np.rint(kernel_ps * pace).astype(np.int64)
     total = np.concatenate([[0], np.cumsum(kernel_ps[idx] + device.card.gap)]).astype(np.int64)
     return Segments([name for name, _ in tables.segments], ptr, idx, listed, kernel_ps, total[ptr[1:]] - total[ptr[:-1]])
 

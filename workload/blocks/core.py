@@ -6,10 +6,13 @@ The sequence is cut into 2 cp chunks; rank j holds chunks j and 2 cp - 1 - j, wh
 - all_gather: keys and values are gathered before attention; backward gathers again and scatters their gradients.
 - a2a: heads are exchanged for sequence before and after attention.
 - a2a+p2p: a2a inside a low-level group, the ring across groups.
+Around the ring, kernels of their own put keys and values into one buffer, merge the partial output of every step into the result by the
+log-sum-exps of both, and add up the gradients of queries, keys and values (`merge`, `merge_backward`).
 Source: TransformerEngine `context_parallel.py`.
 """
 
-from workload.ops import limited, self_attention
+from compute.api import Kernel
+from workload.ops import limited, moved, self_attention
 from workload.shape import ELEMENT, Shape
 from workload.tape import Tape
 
@@ -87,13 +90,24 @@ def _gathered(s: Shape, layer: int, direction: str) -> tuple:
     return self_attention(s, chunk, seen, s.heads, kv_heads(s), True, limited(s.model, layer), direction) * 2
 
 
+def merge(out: int, kv: int, step: int) -> tuple[Kernel, ...]:
+    """Kernels around a forward step of the ring: join keys and values, then scale the first output or add a later one (16 bits each)."""
+    return (moved("merge", 2 * kv), moved("merge", 2 * out)) if step == 0 else (moved("merge", 3 * out),)
+
+
+def merge_backward(q: int, kv: int, step: int) -> tuple[Kernel, ...]:
+    """Kernels around a backward step: join the gradients of keys and values, then copy the first gradients or add later ones."""
+    return moved("merge", 2 * kv, "bwd"), moved("merge", (2 if step == 0 else 3) * (q + kv), "bwd")
+
+
 def _ring_forward(tape: Tape, s: Shape, dim: str, kv: int, steps: list) -> None:
     arrived: tuple = ()
+    out = ELEMENT * s.tokens * s.heads * s.model.dim_v
     for step, kernels in enumerate(steps):
         tape.wait(arrived)
         if step < len(steps) - 1:
             arrived = tape.start("cp", dim, "ring_shift", kv, "cp.ring_shift.kv", after=None if step == 0 else arrived)
-        tape.compute(*kernels, label="attention")
+        tape.compute(*kernels, *(merge(out, kv, step) if len(steps) > 1 else ()), label="attention")
 
 
 def backward(tape: Tape, s: Shape, layer: int, temp: int = 0) -> None:
@@ -112,7 +126,7 @@ def backward(tape: Tape, s: Shape, layer: int, temp: int = 0) -> None:
         dim, ring_dim, low, ring = _levels(s)
         tape.comm(dim, "all_to_all", out, "cp.all_to_all.out_grad")
         _ring_backward(
-            tape, ring_dim, kv, _steps(s, layer, ring, s.heads // low, max(1, kv_heads(s) // low), "bwd", local * low), temp + q + kv
+            tape, ring_dim, q, kv, _steps(s, layer, ring, s.heads // low, max(1, kv_heads(s) // low), "bwd", local * low), temp + q + kv
         )
         for name, size in (
             ("q", q),
@@ -123,7 +137,7 @@ def backward(tape: Tape, s: Shape, layer: int, temp: int = 0) -> None:
         tape.compute(free=saved(s), temp=q + kv)
 
 
-def _ring_backward(tape: Tape, dim: str, kv: int, steps: list, temp: int) -> None:
+def _ring_backward(tape: Tape, dim: str, q: int, kv: int, steps: list, temp: int) -> None:
     arrived: tuple = ()
     for step, kernels in enumerate(steps):
         before = tape.last()
@@ -134,7 +148,7 @@ def _ring_backward(tape: Tape, dim: str, kv: int, steps: list, temp: int) -> Non
             else ()
         )
         gradients = tape.start("cp", dim, "ring_shift", kv, "cp.ring_shift.kv_grad", after=before) if step else ()
-        tape.compute(*kernels, temp=temp, label="attention")
+        tape.compute(*kernels, *(merge_backward(q, kv, step) if len(steps) > 1 else ()), temp=temp, label="attention")
         arrived = keys
         if step == len(steps) - 1:
             tape.wait(gradients)
