@@ -6,19 +6,22 @@ missed = report(device, kernels, counts)       # what rests on measurements, and
 """
 
 from compute.device import Device, load_device
-from compute.kernels import Kernel, flops, peak_of
+from compute.kernels import INNER, MODULE, Kernel, flops, launches, peak_of
 from compute.lookup import EXACT, INTERPOLATED, ROOFLINE, Times, times
 from compute.report import MissReport, report
 
 __all__ = [
     "EXACT",
+    "INNER",
     "INTERPOLATED",
+    "MODULE",
     "ROOFLINE",
     "Device",
     "Kernel",
     "MissReport",
     "Times",
     "flops",
+    "launches",
     "load_device",
     "peak_flops",
     "report",

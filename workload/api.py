@@ -133,7 +133,10 @@ def _segments(tables: Tables, device: Device, n_gpus: int) -> Segments:
     pace = np.where([flops(kernel) > 0 for kernel in listed], slowest(device.card.spread, n_gpus), 1.0)
     kernel_ps = np.rint(kernel_ps * pace).astype(np.int64)
     total = np.concatenate([[0], np.cumsum(kernel_ps[idx] + device.card.gap)]).astype(np.int64)
-    return Segments([name for name, _ in tables.segments], ptr, idx, listed, kernel_ps, total[ptr[1:]] - total[ptr[:-1]])
+    duration = total[ptr[1:]] - total[ptr[:-1]]
+    for segment, launched in tables.launches.items():
+        duration[segment] = round(launched * device.card.host)
+    return Segments([name for name, _ in tables.segments], ptr, idx, listed, kernel_ps, duration)
 
 
 def _calls(tables: Tables) -> Calls:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from netsim.kernels.structs import Array, Programs
+from netsim.kernels.structs import COMM, Array, Programs
 from workload.tape import CALL, CAT, DIM, KIND, LAYER, MICROBATCH, STREAM, STREAMS, TIMER
 from workload.timeline import Program
 
 
 def durations(program: Program, segment_ps: Array) -> Array:
-    """Return int64[rows]: time of every kernel row in ps, 0 for communication."""
-    compute = program.rows[:, KIND] == 0
-    return np.where(compute, segment_ps[np.where(compute, program.rows[:, CALL], 0)], 0)
+    """Return int64[rows]: time of every row of kernels or of the host in ps, 0 for communication."""
+    timed = program.rows[:, KIND] != COMM
+    return np.where(timed, segment_ps[np.where(timed, program.rows[:, CALL], 0)], 0)
 
 
 def streams_of(programs: list[Program]) -> list[str]:

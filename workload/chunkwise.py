@@ -46,8 +46,9 @@ class Blocks:
         alike = tuple((s.model.is_moe(x), limited(s.model, x), moe.load(s, x)) for x in range(chunk.first, chunk.first + chunk.layers))
         key = (kind, split, chunk.embedding, chunk.head, chunk.mtp, alike)
         if key not in self._known:
-            tape = Tape(self.tables, kind, s.group_sizes(), s.launch == "late")
-            tape.deferred = Tape(self.tables, kind, s.group_sizes(), s.launch == "late") if split else None
+            how = s.launch == "late", s.training.kernels.graphs != "iteration"
+            tape = Tape(self.tables, kind, s.group_sizes(), *how)
+            tape.deferred = Tape(self.tables, kind, s.group_sizes(), *how) if split else None
             (record_forward if kind == "forward" else record_backward)(tape, s, chunk)
             self._known[key] = tape.block(), (tape.deferred or Tape(self.tables, kind, {})).block()
         return self._known[key]

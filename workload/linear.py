@@ -8,12 +8,13 @@ sequence parallelism inputs are gathered and sums scattered over the sequence; w
 | forward | AG of the input | RS (AR) of the output |
 | backward | AG of the saved input beside dgrad; RS (AR) of its result beside wgrad | AG of the gradient |
 
-In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. With
+What is gathered for a GEMM in 8 bits travels in 8 bits; sums travel in 16. In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. With
 userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts,
 each beside the next part of its GEMM (of backward ones with `tp_comm_overlap_rs_dgrad` only). Source: Megatron-Core
 `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default userbuffer methods).
 """
 
+from compute.api import INNER, MODULE
 from workload.ops import bias_grad, casts, gemm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -33,20 +34,22 @@ def _gathered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: st
     """GEMM of an input that is gathered piece by piece around the ring: own piece first, then each one as it arrives."""
     t = s.lay.tp
     arrived: tuple = tape.last()
-    for piece in range(t):
-        if piece:
-            tape.wait(arrived)
-        tape.compute(gemm(m // t, n, k, dtype, direction), label=name)
-        if piece < t - 1:
-            arrived = tape.start("tp", "tp", "ring_shift", s.tp_bytes // t, f"tp.ring_shift.{name}", after=arrived, urgent=True)
+    with tape.at_cost(MODULE + 2 * INNER * t):
+        for piece in range(t):
+            if piece:
+                tape.wait(arrived)
+            tape.compute(gemm(m // t, n, k, dtype, direction), label=name)
+            if piece < t - 1:
+                arrived = tape.start("tp", "tp", "ring_shift", s.gathered_bytes(dtype) // t, f"tp.ring_shift.{name}", after=arrived, urgent=True)
 
 
 def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str, direction: str = "fwd", what: str = "") -> None:
     """GEMM in parts, the reduce-scatter of each beside the next."""
     handles = []
-    for _ in range(SPLITS):
-        tape.compute(gemm(m // SPLITS, n, k, dtype, direction), label=name)
-        handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}{what}", urgent=True))
+    with tape.at_cost(MODULE + 2 * INNER * SPLITS):
+        for _ in range(SPLITS):
+            tape.compute(gemm(m // SPLITS, n, k, dtype, direction), label=name)
+            handles.append(tape.start("tp", "tp", "reduce_scatter", s.tp_bytes // SPLITS, f"tp.reduce_scatter.{name}{what}", urgent=True))
     tape.wait(*handles)
 
 
@@ -59,7 +62,7 @@ def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", kee
         tape.compute(keep=keep, temp=temp)
     else:
         if s.sp:
-            tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}")
+            tape.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}")
         tape.compute(gemm(s.tokens, n, k, dtype), keep=keep, temp=temp, label=name)
     tape.mark(name)
 
@@ -89,7 +92,7 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
     bias = (bias_grad(s.shard, n),) if s.model.bias else ()
     if tape.deferred:
         if s.sp:
-            tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_grad")
+            tape.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_grad")
         tape.compute(*casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
         _deferred(tape, s, name, n, k, dtype, free, bias, gather=False)
         return
@@ -99,7 +102,7 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
         tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=temp, label=name)
     else:
         if s.sp:
-            tape.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_grad")
+            tape.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_grad")
         tape.compute(
             *bias,
             *casts(s.tokens * n, dtype),
@@ -122,7 +125,7 @@ def column_backward(
         reduce_output(tape, s, f"{name}_input_grad")
         _deferred(tape, s, name, n, k, dtype, free, bias, gather=s.sp)
         return
-    saved = tape.start("tp", "tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_input") if s.sp else ()
+    saved = tape.start("tp", "tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_input") if s.sp else ()
     if _ring(s, name) and s.training.parallel.tp_comm_overlap_rs_dgrad:
         tape.compute(*bias, *casts(s.tokens * n, dtype), temp=temp + s.full_bytes)
         _scattered(tape, s, name, s.tokens, n, k, dtype, "dgrad", "_input_grad")
@@ -146,6 +149,6 @@ def _deferred(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str, free:
     later = tape.deferred
     assert later is not None
     if gather:
-        later.comm("tp", "all_gather", s.tp_bytes, f"tp.all_gather.{name}_input")
+        later.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_input")
     later.compute(*bias, gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
     later.mark(name)

@@ -44,9 +44,15 @@ def grouped(rows: int, n: int, k: int, groups: int, dtype: str, direction: str =
     return one._replace(kind="grouped_gemm" if groups > 1 else "gemm", groups=groups)
 
 
-def casts(elements: int, dtype: str) -> tuple[Kernel, ...]:
-    """Cast to the precision of a GEMM; nothing where it is that of the activations."""
-    return () if dtype in ("bf16", "fp16", "fp32") else (moved("cast", CAST_BYTES * elements),)
+def experts_gemm(s: Shape, rows: int, n: int, k: int, direction: str = "fwd") -> Kernel:
+    """The GEMMs of a GPU's experts: one launch where they are fused."""
+    many = grouped(rows, n, k, s.local_experts, s.gemm_dtype, direction)
+    return many._replace(batch=1) if s.training.kernels.fused_experts else many
+
+
+def casts(elements: int, dtype: str, groups: int = 1) -> tuple[Kernel, ...]:
+    """Cast to the precision of a GEMM, expert by expert in a grouped one; nothing where it is that of the activations."""
+    return () if dtype in ("bf16", "fp16", "fp32") else (moved("cast", CAST_BYTES * elements)._replace(groups=groups),)
 
 
 def norm(s: Shape, width: int, tokens: int, direction: str = "fwd") -> Kernel:
@@ -65,6 +71,28 @@ def activation(s: Shape, rows: int, width: int, direction: str = "fwd") -> Kerne
     gated = s.model.gated
     per_element = {("fwd", True): 6, ("bwd", True): 10, ("fwd", False): 4, ("bwd", False): 6}[direction, gated]
     return moved("swiglu" if gated else "gelu", per_element * rows * width, direction)
+
+
+def gate(s: Shape, rows: int, direction: str = "fwd") -> tuple[Kernel, ...]:
+    """From the up to the down projection of the experts: clamping of both halves and putting them together where the model has it, and the
+    activation; nothing where the GEMMs do it. Source: Megatron-Core `fusions/fused_bias_geglu.py`.
+    """
+    if s.training.kernels.fused_experts:
+        return ()
+    width, one = s.expert_ffn, activation(s, rows, s.expert_ffn, direction)
+    if s.model.activation != "clamped_swiglu":
+        return (one,)
+    clamp = moved("clamp", (16 if direction == "fwd" else 20) * rows * width, direction)
+    return (clamp, one) if direction == "fwd" else (one, clamp)
+
+
+def expert_bias(s: Shape, rows: int, direction: str = "fwd") -> tuple[Kernel, ...]:
+    """The bias of the down projection times the router's probability, in 32 bits, added expert by expert, joined and cast; backward its
+    gradients and those of the probabilities. Source: Megatron-Core `TEGroupedMLP._apply_bias`.
+    """
+    if not s.model.bias or s.training.kernels.fused_experts:
+        return ()
+    return (moved("expert_bias", (20 if direction == "fwd" else 36) * rows * s.model.hidden, direction)._replace(groups=s.local_experts),)
 
 
 def bias_grad(tokens: int, width: int) -> Kernel:
@@ -108,8 +136,8 @@ def _unfused(s: Shape, batch: int, seq_q: int, seq_kv: int, heads: int, directio
     scores = batch * heads * seq_q * seq_kv
     many = batch * heads
     drop = (moved("memory", 5 * scores, direction),) if s.model.dropout else ()
-    one = grouped(many * seq_q, seq_kv, s.model.dim, many, "bf16")
-    two = grouped(many * seq_q, s.model.dim_v, seq_kv, many, "bf16")
+    one = grouped(many * seq_q, seq_kv, s.model.dim, many, "bf16")._replace(batch=many)
+    two = grouped(many * seq_q, s.model.dim_v, seq_kv, many, "bf16")._replace(batch=many)
     if direction == "fwd":
         return (one, moved("softmax", 4 * scores), *drop, two)
     back = [

@@ -60,6 +60,11 @@ class Shape:
         """Bytes of a hidden activation on the tensor-parallel wire."""
         return self.full_bytes // (2 if self.training.precision.tp_comm == "fp8" else 1)
 
+    def gathered_bytes(self, dtype: str) -> int:
+        """Bytes of a hidden activation that is gathered for a GEMM in `dtype`: quantised before it travels where that is narrower."""
+        narrow = dtype not in ("bf16", "fp16", "fp32")
+        return min(self.tp_bytes, round(self.tokens * self.model.hidden * DTYPE_BYTES[dtype])) if narrow else self.tp_bytes
+
     @cached_property
     def vocab(self) -> int:
         """Vocabulary padded to a multiple of 128 tp."""

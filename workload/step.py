@@ -1,6 +1,7 @@
 """The end of an iteration: what is summed over other groups, and the optimizer.
 
-Order: layer-norm gradients over the tensor-parallel group, tied embedding over first and last stage, expert biases, gradient norm, Adam
+Order: layer-norm gradients over the tensor-parallel group, tied embedding over first and last stage, expert biases, gradients divided by
+the loss scale and looked through for overflow (in fp16), gradient norm, Adam
 on the local shard, parameter gather unless it overlaps the next forward, success flag and loss. Bytes of the optimizer per parameter:
 gradient norm reads 4, Adam reads gradient, weight and two moments and writes three, the cast to 16 bits reads 4 and writes 2. Source:
 Megatron-Core `distributed/finalize_model_grads.py`, `optimizer/distrib_optimizer.py`.
@@ -53,6 +54,7 @@ def finish(s: Shape, line: Timeline, sync: Sync, params: list[Param], held: list
         for kind, expert in (("dense", False), ("expert", True))
     ]
     if s.training.precision.activations == "fp16":
+        line.compute([moved("memory", 2 * size * sum(shard for _, shard in shards))], "unscale gradients")
         line.comm("compute", scope, "all_reduce", 4, "dp.all_reduce.found_inf", timer="optimizer")
     for kind, shard in shards if s.training.clip_grad else []:
         if shard:

@@ -4,15 +4,19 @@ A *segment* is a run of kernels on the compute stream with no communication betw
 compute stream blocks it; one that was *started* on another stream begins when all that was issued before it has run, and later kernels
 run beside it until they *wait* for it. This is how PyTorch's process groups behave: a collective's stream waits for an event on the
 caller's stream, and the caller's stream waits for another one when the handle is waited for.
+
+The host issues everything in order, ahead of the GPU but no faster than its own pace: its rows stand for the launches since the one before,
+and the last kernel of these cannot end before them. Where it must read a result first (`read`), it falls back to the GPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
-from compute.api import Kernel
-from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, TIMERS, Array
+from compute.api import Kernel, launches
+from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, HOST, TIMERS, Array
 
 STREAMS = (
     "compute",
@@ -30,8 +34,9 @@ STREAMS = (
     "cp",
     "ep",
     "gather",
+    "host",
 )
-"""All streams; the first is the compute stream. Messages of chunks that travel from the last stage to the first have streams of their own,
+"""All streams; the first is the compute stream, the last the processor that issues. Messages of chunks that travel from the last stage to the first have streams of their own,
 because they are posted together with the others and neither waits for the other.
 """
 STREAM = {name: i for i, name in enumerate(STREAMS)}
@@ -45,6 +50,9 @@ KIND, CALL, DIM, CAT, LAYER, KEPT, TEMP, MICROBATCH, TIMER = range(WIDTH)
 EMBEDDING, HEAD = -2, -3
 """Numbers of the parts outside layers while a program is built; the simulator sees -1."""
 
+COLLECTIVE = 5.0
+"""What a collective costs the host, in small PyTorch operations: events and streams of the process group around NCCL's own kernel."""
+
 Ref = tuple[int, int]
 """A row of a program under construction: stream, and index on this stream."""
 
@@ -57,6 +65,14 @@ class Tables:
         self.segments: dict[tuple[str, tuple[int, ...]], int] = {}
         self.calls: dict[tuple[str, int, str, int], int] = {}
         self.dims: dict[str, int] = {}
+        self.launches: dict[int, float] = {}
+        """Segments that stand for the host -> launches."""
+
+    def host(self, launches: float) -> int:
+        """Return the number of the segment in which the host does so much."""
+        number = self.segments.setdefault((f"host {launches:g}", ()), len(self.segments))
+        self.launches[number] = launches
+        return number
 
     def segment(self, kernels: list[Kernel], name: str = "") -> int:
         """Return the number of the segment that runs `kernels` in this order, under this name."""
@@ -95,15 +111,17 @@ class Tape:
     """Records one block; `layer` is the layer (counted from the block's first) that rows belong to, `phase` the category of kernels.
 
     `late`: a communication that was started beside compute gets its thread blocks when the next kernel ends (launch.py).
+    `hosted`: the time that the host takes to launch counts.
     """
 
-    def __init__(self, tables: Tables, phase: str, sizes: dict[str, int], late: bool = False) -> None:
+    def __init__(self, tables: Tables, phase: str, sizes: dict[str, int], late: bool = False, hosted: bool = False) -> None:
         self.tables = tables
         self.late = late
         self.phase = phase
         self.timer = TIMER_OF["forward-compute" if phase == "forward" else "backward-compute"]
         self.layer = -1
         self.sizes = sizes
+        self.hosted = hosted
         self._rows: list[list[tuple[int, ...]]] = [[] for _ in STREAMS]
         self._deps: list[tuple[int, int, int, int]] = []
         self._open: list[Kernel] = []
@@ -115,6 +133,8 @@ class Tape:
         self._exchanges: list[tuple[int, int, int]] = []
         self._retain = True
         self._behind: tuple[Ref, ...] = ()
+        self._launches = 0.0
+        self._read: tuple[Ref, ...] = ()
         self.deferred: Tape | None = None
         """Where weight gradients go that are computed in a step of their own."""
 
@@ -124,6 +144,7 @@ class Tape:
         `label` becomes part of the name of their segment.
         """
         first, kernels = (kernels[:1], kernels[1:]) if self._behind else (kernels, ())
+        self._launches += sum(launches(k) for k in first)
         self._open.extend(first)
         if not self._retain:
             keep, free, temp = 0, 0, temp + keep
@@ -226,6 +247,29 @@ class Tape:
             self.cut()
             self._pending.extend(waits)
 
+    def read(self) -> None:
+        """Let the host wait for what was issued so far, as when it reads a result of the GPU."""
+        if self.hosted:
+            self._read = self.issue()
+
+    def issue(self) -> tuple[Ref, ...]:
+        """Let what follows wait until the host has launched what was issued so far; returns the last row of the compute stream."""
+        self.cut(pending=True)
+        if self.hosted and self._launches and self._rows[0]:
+            row = (HOST, self.tables.host(self._launches), -1, CATEGORY["other"], self.layer, 0, 0, 0, TIMER_OF["other"])
+            ref = self._add(STREAM["host"], row)
+            self._deps.extend((*ref, *other) for other in self._read)
+            self._pending.append(ref)
+            self._launches, self._read = 0.0, ()
+        return self.last()
+
+    @contextmanager
+    def at_cost(self, cost: float) -> Iterator[None]:
+        """Let all kernels and communication issued meanwhile cost the host so much, whatever their number."""
+        before = self._launches
+        yield
+        self._launches = before + cost
+
     def last(self) -> tuple[Ref, ...]:
         """Return the last row of the compute stream."""
         self.cut(pending=True)
@@ -233,13 +277,14 @@ class Tape:
 
     def block(self) -> Block:
         """Return what was recorded."""
-        self.cut(pending=True)
+        self.issue()
         rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self._rows)
         deps = np.array(self._deps, dtype=np.int64).reshape(-1, 4)
         return Block(rows, deps, self._marks, tuple(self._issued), tuple(self._exchanges), launched(self._issued))
 
     def _communication(self, dim: str, op: str, nbytes: int, name: str, category: str) -> tuple[int, ...]:
         call = self.tables.call(op, int(nbytes), name, self.sizes[dim])
+        self._launches += COLLECTIVE
         return (COMM, call, self.tables.dim(dim), CATEGORY[category or name.split(".")[0]], self.layer, 0, 0, 0, self.timer)
 
     def _add(self, stream: int, row: tuple[int, ...]) -> Ref:

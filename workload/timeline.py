@@ -203,6 +203,7 @@ def _in_order(order: Array, lengths: Array, deps: Array, rows: Array) -> Array:
     """Return int64[K, 2]: rows, and the row of another stream launched right before each, unless it waits for the end of that row."""
     order = order[(rows[order, KIND] == COMPUTE) | (rows[order, KIND] == COMM)]
     stream = np.repeat(np.arange(len(lengths)), lengths)
+    order = order[stream[order] != STREAM["host"]]  # what the host does is no launch
     before, row = order[:-1], order[1:]
     waits = np.isin(row * len(stream) + before, deps[:, 0] * len(stream) + deps[:, 1])
     kept = (stream[before] != stream[row]) & ~waits

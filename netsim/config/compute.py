@@ -29,6 +29,7 @@ class DeviceCard:
     sustained: the rate at which long series of GEMMs settle under the power limit, by precision; no GEMM of a training run is faster. Where
     a precision is missing, nothing is taken off what the table says.
     launch: duration of the smallest kernel; memory-bound kernels take this plus bytes over bandwidth.
+    host: time that the host takes to issue one kernel, with the framework around it; a GPU never runs ahead of its host.
     gap: idle time between two kernels of one stream while the host runs ahead.
     nvlink: scale-up bandwidth of one GPU, one direction; nvlink_efficiency: the share that NCCL moves.
     gemm_efficiency, attention_efficiency: share of peak that large kernels reach where no table speaks.
@@ -50,6 +51,7 @@ class DeviceCard:
     launch: Time
     sustained: dict[str, Flops] = field(default_factory=dict)
     hbm_efficiency: Share = 0.75
+    host: Time = 0
     gap: Time = 1_000_000
     nvlink: Rate = 0.0
     nvlink_efficiency: Share = 0.8

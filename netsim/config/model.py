@@ -21,7 +21,7 @@ class Model:
     name: as its authors write it. source: where the shape was published.
     layers, hidden, heads, ffn, vocab: the usual sizes; the vocabulary before padding.
     kv_heads: key-value heads (default: heads). head_dim: per head (default: hidden / heads).
-    activation: of the MLP; swiglu and geglu are gated (two up projections). norm, bias, position: of all layers.
+    activation: of the MLP; swiglu, geglu and clamped_swiglu are gated (two up projections). norm, bias, position: of all layers.
     tied: input and output embedding are one matrix. dropout: its rate in hidden layers. qk_norm: queries and keys are normalised.
     window: attention span of sliding-window layers (0: full); window_every: one layer in this many has full attention.
     attention: gqa (covers mha and mqa) or mla, the latter with q_rank (0: plain query projection), kv_rank, nope_dim, rope_dim, v_dim.
@@ -43,7 +43,7 @@ class Model:
     vocab: Annotated[Count, named("vocab", "vocab_size")]
     kv_heads: Annotated[Count | None, named("kv_heads", "num_query_groups")] = None
     head_dim: Annotated[Count | None, named("head_dim", "kv_channels")] = None
-    activation: Literal["gelu", "swiglu", "geglu", "squared_relu"] = "swiglu"
+    activation: Literal["gelu", "swiglu", "geglu", "clamped_swiglu", "squared_relu"] = "swiglu"
     norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
     bias: bool = False
     qkv_bias: bool = False
@@ -90,7 +90,7 @@ class Model:
     @property
     def gated(self) -> bool:
         """Whether the MLP has two up projections."""
-        return self.activation in ("swiglu", "geglu")
+        return self.activation in ("swiglu", "geglu", "clamped_swiglu")
 
     def is_moe(self, layer: int) -> bool:
         """Return whether layer `layer` (from 0; MTP modules follow the last) has routed experts."""

@@ -24,7 +24,7 @@ import numpy as np
 from netsim.kernels import flow, heap
 from netsim.kernels.hashing import mix_word
 from netsim.kernels.jit import inlined, kernel
-from netsim.kernels.structs import COMM, Array
+from netsim.kernels.structs import COMM, COMPUTE, HOST, Array
 
 READY, BLOCKED, JOINED, PARKED, ENDED = 0, 1, 2, 3, 4
 OTHER = 9  # CATEGORIES.index('other')
@@ -217,6 +217,9 @@ def _play(x, f, k):
         if x.kind[row] == COMM:
             _join(x, f, gpu, k, row, t)
             return
+        if x.kind[row] == HOST:
+            _end_row(x, gpu, k, row, t, t, t + x.duration[row])
+            continue
         work = _kernel_time(x, gpu, row)
         if x.row_start_awaited[row] or not _alone(x, gpu, k):
             x.state[k] = PARKED
@@ -354,7 +357,7 @@ def _end_row(x, gpu, k, row, start, begun, end):
     x.blocked_on[k] = -1
     if k == gpu * x.n_streams:
         x.timers[gpu, x.timer[row]] += end - start
-    if x.kind[row] != COMM:
+    if x.kind[row] == COMPUTE:
         x.busy[gpu, x.category[row]] += end - start
     at = _record(x, gpu, row)
     if at >= 0:

@@ -124,7 +124,7 @@ class Plan(NamedTuple):
 
 # --- what the GPUs do --------------------------------------------------------------------------------------------------------------------
 
-COMPUTE, COMM = 0, 1
+COMPUTE, COMM, HOST = 0, 1, 2
 """Kinds of operation."""
 
 
@@ -143,8 +143,8 @@ class Programs(NamedTuple):
     n_programs: int
     n_streams: int
     stream_ptr: Array  # int64[P * S + 1]
-    kind: Array  # int8[I] COMPUTE or COMM
-    duration: Array  # int64[I] ps (COMPUTE: kernel time before jitter; COMM: 0)
+    kind: Array  # int8[I] COMPUTE, COMM, or HOST: the processor issues what waits for it, nothing on the GPU disturbs that
+    duration: Array  # int64[I] ps (COMPUTE: kernel time before jitter; HOST: time to issue; COMM: 0)
     dim: Array  # int16[I] COMM: group dimension; -1 for COMPUTE
     call: Array  # int32[I] COMM: row of the call table (operation, bytes); COMPUTE: row of the segment table; see workload
     category: Array  # int8[I] index into CATEGORIES

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from netsim.validate.models import MoE, shape
+from netsim.validate.recipes import experts_of, kernels_of
 from netsim.validate.rows import Row
 
 Section = dict[str, Any]
@@ -59,11 +60,18 @@ def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed
         assumed.append("dropout 0.1")
     if model.get("use") in MoE:
         bridge = "Bridge" in row["framework"]
-        section["experts"] = {"dispatcher": "flex" if bridge else "alltoall"}
+        section["experts"] = experts_of(row, model["use"]) if bridge else {"dispatcher": "alltoall"}
+        section["kernels"] |= kernels_of(row, model["use"]) if bridge else {}
         section["parallel"]["etp"] = 1
-        assumed.append(f"balanced experts, not cut by tensor parallelism, {'DeepEP' if bridge else 'all-to-all'} dispatch")
+        assumed.append("balanced experts, not cut by tensor parallelism; " + _said(section["experts"], section["kernels"]))
     spare = {"recompute": {"granularity": "none"}} if data["sharding"] == "full" else {}
     return section | spare | _recompute(row, assumed)
+
+
+def _said(experts: Section, kernels: Section) -> str:
+    words = [f"{experts['dispatcher']} dispatch{' overlapped' if experts.get('overlap') else ''}"]
+    words += ["fused expert MLP"] if kernels.get("fused_experts") else []
+    return ", ".join([*words, f"CUDA graphs: {kernels.get('graphs', 'none')}"])
 
 
 def _stages(model: Section, size: dict[str, int], assumed: list[str]) -> Section:

@@ -1,5 +1,6 @@
 """A transformer layer: an attention half and an MLP half, and operations of one's own; multi-token-prediction modules around it."""
 
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 
@@ -28,14 +29,21 @@ def params(s: Shape, layer: int) -> list[Param]:
 
 def forward(tape: Tape, s: Shape, layer: int) -> None:
     """Record the forward pass of a layer."""
-    for half in halves(s, layer):
-        half.forward(tape, s, layer)
+    for number, half in enumerate(halves(s, layer)):
+        with _launched(tape, s, number):
+            half.forward(tape, s, layer)
 
 
 def backward(tape: Tape, s: Shape, layer: int) -> None:
     """Record the backward pass of a layer."""
-    for half in reversed(halves(s, layer)):
-        half.backward(tape, s, layer)
+    for number, half in reversed(list(enumerate(halves(s, layer)))):
+        with _launched(tape, s, number):
+            half.backward(tape, s, layer)
+
+
+def _launched(tape: Tape, s: Shape, number: int) -> AbstractContextManager[None]:
+    """How the host launches a half of a layer: attention as one CUDA graph where layers have them, else kernel by kernel."""
+    return tape.at_cost(1) if s.training.kernels.graphs == "layers" and number == 0 else nullcontext()
 
 
 def gemms(s: Shape, layer: int) -> int:

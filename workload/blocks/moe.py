@@ -6,13 +6,15 @@ the rows of every rank. Source: Megatron-Core `transformer/moe`.
 """
 
 import math
+from contextlib import nullcontext
 from types import ModuleType
 
+from compute.api import Kernel
 from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.blocks.mlp import up
 from workload.found import found
 from workload.linear import column, column_backward, row, row_backward
-from workload.ops import ELEMENT, activation, casts, gemm, grouped, moved, norm, residual
+from workload.ops import ELEMENT, activation, casts, expert_bias, experts_gemm, gate, gemm, moved, norm, residual
 from workload.params import Param, of_linear, of_norm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -84,7 +86,10 @@ def _inside(tape: Tape, s: Shape, layer: int) -> None:
         shared_up(tape, s)
         shared_down(tape, s)
         tape.compute(keep=kept.shared)
-    route(tape, s, kept.router)
+    with tape.at_cost(1) if s.training.kernels.graphs == "layers" else nullcontext():
+        route(tape, s, kept.router)
+    if not (s.training.experts.pad_to_capacity and s.training.experts.capacity_factor):
+        tape.read()  # how many tokens each expert gets decides the sizes of what follows
     way.dispatch(tape, s, kept.rows, (lambda: shared_up(tape, s)) if beside else None)
     experts(tape, s, kept)
     way.combine(tape, s, kept.rows, (lambda: shared_down(tape, s)) if beside else None)
@@ -102,36 +107,45 @@ def route(tape: Tape, s: Shape, keep: int) -> None:
 
 def experts(tape: Tape, s: Shape, kept: _Saved) -> None:
     """Grouped up projection, weighted activation, grouped down projection."""
-    m, rows, dtype = s.model, kept.rows, s.gemm_dtype
-    n = s.local_experts
+    m, rows = s.model, kept.rows
     active = 0 if recomputed(s, "moe_act") else kept.active
     tape.compute(
-        *casts(rows * m.hidden, dtype),
-        grouped(rows, up(s) * s.expert_ffn, m.hidden, n, dtype),
+        *_casts(s, rows * m.hidden),
+        experts_gemm(s, rows, up(s) * s.expert_ffn, m.hidden),
         keep=kept.permuted + kept.inner,
         label="experts",
     )
     tape.mark("experts_fc1")
-    tape.compute(activation(s, rows, s.expert_ffn), *casts(rows * s.expert_ffn, dtype), keep=active, temp=kept.active - active)
-    tape.compute(grouped(rows, m.hidden, s.expert_ffn, n, dtype), temp=kept.permuted, label="experts")
+    inside = () if s.training.kernels.fused_experts else _casts(s, rows * s.expert_ffn)
+    tape.compute(*gate(s, rows), *inside, keep=active, temp=kept.active - active)
+    tape.compute(experts_gemm(s, rows, m.hidden, s.expert_ffn), *expert_bias(s, rows), temp=kept.permuted, label="experts")
     tape.mark("experts_fc2")
+
+
+def _casts(s: Shape, elements: int) -> tuple[Kernel, ...]:
+    """Casts of what all experts of a GPU take: one by one unless fused."""
+    return casts(elements, s.gemm_dtype, 1 if s.training.kernels.fused_experts else s.local_experts)
 
 
 def experts_backward(tape: Tape, s: Shape, kept: _Saved) -> None:
     """Backward of the experts, last to first."""
-    m, rows, dtype = s.model, kept.rows, s.gemm_dtype
-    n = s.local_experts
+    m, rows = s.model, kept.rows
     active = 0 if recomputed(s, "moe_act") else kept.active
     if not active:
-        tape.again(lambda: tape.compute(activation(s, rows, s.expert_ffn), temp=kept.active + kept.permuted))
+        tape.again(lambda: tape.compute(*gate(s, rows), temp=kept.active + kept.permuted))
     one, two = (up(s) * s.expert_ffn, m.hidden), (m.hidden, s.expert_ffn)
-    tape.compute(*casts(rows * m.hidden, dtype), grouped(rows, *two, n, dtype, "dgrad"), temp=kept.permuted + kept.active, label="experts")
-    tape.weights("experts_fc2", grouped(rows, *two, n, dtype, "wgrad"), free=active, temp=kept.permuted + kept.active)
-    tape.compute(activation(s, rows, s.expert_ffn, "bwd"), temp=kept.active + kept.inner)
     tape.compute(
-        *casts(rows * up(s) * s.expert_ffn, dtype), grouped(rows, *one, n, dtype, "dgrad"), temp=kept.inner + kept.permuted, label="experts"
+        *expert_bias(s, rows, "bwd"),
+        *_casts(s, rows * m.hidden),
+        experts_gemm(s, rows, *two, "dgrad"),
+        temp=kept.permuted + kept.active,
+        label="experts",
     )
-    tape.weights("experts_fc1", grouped(rows, *one, n, dtype, "wgrad"), free=kept.permuted + kept.inner, temp=kept.inner + kept.permuted)
+    tape.weights("experts_fc2", experts_gemm(s, rows, *two, "wgrad"), free=active, temp=kept.permuted + kept.active)
+    tape.compute(*gate(s, rows, "bwd"), temp=kept.active + kept.inner)
+    inside = () if s.training.kernels.fused_experts else _casts(s, rows * up(s) * s.expert_ffn)
+    tape.compute(*inside, experts_gemm(s, rows, *one, "dgrad"), temp=kept.inner + kept.permuted, label="experts")
+    tape.weights("experts_fc1", experts_gemm(s, rows, *one, "wgrad"), free=kept.permuted + kept.inner, temp=kept.inner + kept.permuted)
 
 
 def backward(tape: Tape, s: Shape, layer: int) -> None:
