@@ -24,8 +24,8 @@ class Kernel(NamedTuple):
     differ in rows and in shares of bandwidth only).
     direction: 'fwd', 'dgrad', 'wgrad' for GEMMs; 'fwd', 'bwd' for the others.
     m, n, k: of the GEMM call itself (already permuted for dgrad and wgrad), of each of `groups` groups (of a cast too: one launch each).
-    batch, seq_q, seq_kv, heads, kv_heads, head_dim (queries and keys), head_dim_v (values; 0: the same), causal: of attention; `batch` of a grouped GEMM says
-    that one launch does all groups.
+    batch, seq_q, seq_kv, heads, kv_heads, head_dim (queries and keys), head_dim_v (values; 0: the same), causal: of attention;
+    `batch` of a grouped GEMM says that one launch does all groups.
     nbytes: bytes moved, for memory-bound kinds. accumulate: a wgrad that adds into an fp32 gradient.
     """
 
@@ -69,11 +69,11 @@ def attended_pairs(kernel: Kernel) -> float:
 SCALED = ("mxfp8", "nvfp4")
 """Precisions whose block scales are brought into the order of the tensor cores by a kernel of their own for each operand."""
 MODULE, INNER = 3.0, 0.5
-"""What a GEMM inside a module of TransformerEngine costs the host, in forwards of PyTorch's Linear (2.7: TransformerEngine issue 2053), and what
-a kernel costs that is launched from its C++ code (half of a small PyTorch operation: TransformerEngine pull request 1016)."""
+"""What a GEMM inside a module of TransformerEngine costs the host, in forwards of PyTorch's Linear (2.7: TransformerEngine issue 2053), and
+what a kernel costs that is launched from its C++ code (half of a small PyTorch operation: TransformerEngine pull request 1016)."""
 LAUNCHES = {"router": 20.0, "permute": 5.0, "unpermute": 4.0, "clamp": 5.0, "expert_bias": 5.0}
-"""PyTorch operations behind one entry: the router's softmax, top-k, scatters, sums and balancing loss; sort, masks and index arithmetic of a
-permutation. Counted in Megatron-Core `transformer/moe`."""
+"""PyTorch operations behind one entry: the router's softmax, top-k, scatters, sums and balancing loss; sort, masks and index arithmetic of
+a permutation. Counted in Megatron-Core `transformer/moe`."""
 
 
 def launches(kernel: Kernel) -> float:

@@ -61,7 +61,7 @@ def save(card: DeviceCard, rows: list[Row], path: Path) -> tuple[Path, Path]:
 
 def _yaml(card: DeviceCard) -> str:
     lines = [f"# projected from {card.projected_from} by `device project`"]
-    times, rates, rows = ("launch", "gap"), ("hbm", "nvlink"), ("peak", "sustained")
+    times, rates, rows = ("launch", "host", "gap"), ("hbm", "nvlink"), ("peak", "sustained")
     for name, value in vars(card).items():
         if name in rows:
             lines += [f"{name}:"] + [f"  {dtype}: {rate / 1e12:g} TFLOPS" for dtype, rate in value.items()] if value else []

@@ -43,7 +43,8 @@ def build(monkeypatch, section: Training, n_gpus: int, gpus_per_node: int = 8, *
 
     monkeypatch.setattr(api, "times", ideal)
     monkeypatch.setattr(api, "peak_flops", lambda device, dtype: 1e15)
-    return workload.build(section, n_gpus, gpus_per_node, SimpleNamespace(card=SimpleNamespace(gap=0, arch="hopper")), **kwargs)
+    card = SimpleNamespace(gap=0, host=0, spread=0.0, arch="hopper")
+    return workload.build(section, n_gpus, gpus_per_node, SimpleNamespace(card=card), **kwargs)
 
 
 def replay(work, comm_ps=None):

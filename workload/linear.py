@@ -8,10 +8,11 @@ sequence parallelism inputs are gathered and sums scattered over the sequence; w
 | forward | AG of the input | RS (AR) of the output |
 | backward | AG of the saved input beside dgrad; RS (AR) of its result beside wgrad | AG of the gradient |
 
-What is gathered for a GEMM in 8 bits travels in 8 bits; sums travel in 16. In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. With
-userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts,
-each beside the next part of its GEMM (of backward ones with `tp_comm_overlap_rs_dgrad` only). Source: Megatron-Core
-`tensor_parallel/layers.py`, TransformerEngine `module/base.py` (default userbuffer methods).
+In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. What
+is gathered for a GEMM in 8 bits travels in 8 bits, sums travel in 16. With userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1
+ring steps between pieces of its GEMM, and a scatter is done in four parts, each beside the next part of its GEMM (of backward ones with
+`tp_comm_overlap_rs_dgrad` only). Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (quantised gathers,
+default userbuffer methods).
 """
 
 from compute.api import INNER, MODULE
@@ -40,7 +41,8 @@ def _gathered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: st
                 tape.wait(arrived)
             tape.compute(gemm(m // t, n, k, dtype, direction), label=name)
             if piece < t - 1:
-                arrived = tape.start("tp", "tp", "ring_shift", s.gathered_bytes(dtype) // t, f"tp.ring_shift.{name}", after=arrived, urgent=True)
+                size = s.gathered_bytes(dtype) // t
+                arrived = tape.start("tp", "tp", "ring_shift", size, f"tp.ring_shift.{name}", after=arrived, urgent=True)
 
 
 def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: str, direction: str = "fwd", what: str = "") -> None:

@@ -30,8 +30,9 @@ def shard_of(s: Shape, numel: int, expert: bool) -> int:
 
 
 def begin(s: Shape, line: Timeline, params: list[Param]) -> None:
-    """Clear the gradient buffers."""
-    total = sum(p.numel for p in params)
+    """Clear the gradient buffers, of which sharded gradients leave a share."""
+    sharded = s.training.data_parallel.stage in ("gradients", "full")
+    total = sum(shard_of(s, p.numel, p.expert) if sharded else p.numel for p in params)
     line.compute([moved("memory", BYTES[s.training.data_parallel.grad_dtype] * total)], "clear gradients", timer="other")
 
 

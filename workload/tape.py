@@ -277,6 +277,7 @@ class Tape:
 
     def block(self) -> Block:
         """Return what was recorded."""
+        self.at(-1)
         self.issue()
         rows = tuple(np.array(r, dtype=np.int64).reshape(-1, WIDTH) for r in self._rows)
         deps = np.array(self._deps, dtype=np.int64).reshape(-1, 4)

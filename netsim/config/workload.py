@@ -218,8 +218,8 @@ class Kernels:
     and before Blackwell a collective that is launched beside a GEMM gets its thread blocks after it. Default: as Megatron requires, 1
     with tp or cp on GPUs before Blackwell (more with full sharding and experts.overlap), else CUDA's 8.
     fused_experts: activation, casts and GEMMs of experts are one kernel (TransformerEngine's grouped MLP in CuTe DSL).
-    graphs: what the host launches as CUDA graphs: nothing, attention and router of every layer (layers), or the whole iteration, whose launch
-    takes no time.
+    graphs: what the host launches as CUDA graphs: nothing, attention and router of every layer (layers), or the whole iteration, whose
+    launch takes no time.
     """
 
     __pydantic_config__ = STRICT

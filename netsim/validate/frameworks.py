@@ -5,6 +5,7 @@
   tensor parallelism; cross entropy is fused by Megatron-Core (NeMo) or Transformer Engine (Megatron-Bridge); experts are not cut by tensor
   parallelism and get their tokens by all-to-all (NeMo) or DeepEP and its successors (Megatron-Bridge).
 * Megatron-LM of 2021 and 2022: unfused attention, dropout, nothing overlapped. DeepSpeed with Megatron likewise, with ZeRO-1.
+* JAX (Paxml): full sharding by the compiler, Praxis's default of what is kept for the backward pass.
 * FSDP: full sharding of bf16 parameters; gradients are reduced in bf16 or fp32, as each framework publishes.
 """
 
@@ -145,6 +146,17 @@ def fsdp(row: Row, size: dict[str, int], model: Section, precision: str, assumed
     return section | _recompute(row, assumed)
 
 
+def jax(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
+    """JAX on XLA (Paxml, MaxText): full sharding; Praxis keeps the results of GEMMs but those of attention scores and the up projection."""
+    assumed.append("full sharding in bf16; attention and MLP recomputed (Praxis: all but dot products, scores and up projection are)")
+    return {
+        "precision": {"gemm": precision},
+        "data_parallel": {"sharding": "full", "grad_dtype": "bf16"},
+        "parallel": {"sequence_parallel": False}, "kernels": {"graphs": "iteration"}, "pipeline": _stages(model, size, assumed),
+        "recompute": {"granularity": "selective", "modules": ["core_attn", "mlp"]},
+    }  # fmt: skip
+
+
 def internevo(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
     """InternEvo: ZeRO-1 with overlapped reduction, flash attention; its sharding group becomes copies of the optimizer state."""
     assumed.append("ZeRO-1, gradients in bf16, reduction overlapped, flash attention")
@@ -162,5 +174,6 @@ FRAMEWORKS = (
     Framework(r"DeepSpeed", deepspeed),
     Framework(r"MosaicML|torchtitan|Automodel", fsdp),
     Framework(r"InternEvo", internevo),
+    Framework(r"JAX|MaxText|Paxml", jax),
     Framework(r"", core),
 )
