@@ -36,8 +36,8 @@ STREAMS = (
     "gather",
     "host",
 )
-"""All streams; the first is the compute stream, the last the processor that issues. Messages of chunks that travel from the last stage to the first have streams of their own,
-because they are posted together with the others and neither waits for the other.
+"""All streams; the first is the compute stream, the last the processor that issues. Messages of chunks that travel from the last stage to
+the first have streams of their own, because they are posted together with the others and neither waits for the other.
 """
 STREAM = {name: i for i, name in enumerate(STREAMS)}
 CATEGORY = {name: i for i, name in enumerate(CATEGORIES)}
