@@ -5,12 +5,14 @@ Every kind yields `Item`s: predicted and measured in one unit, under the name of
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from netsim.errors import InputError
+from netsim.units import PS_PER_S
 from netsim.validate import rows
 from netsim.validate.report import percent, table
 
@@ -84,7 +86,7 @@ def summary(items: list[Item]) -> str:
         if item.skipped:
             reasons[item.skipped] = reasons.get(item.skipped, 0) + 1
     left = "\n\n" + table(("not predicted", "rows"), [[why.replace("|", "/"), str(n)] for why, n in reasons.items()]) if reasons else ""
-    return table(("group", "ran", "median", "p90", "bias"), lines) + left + "\n"
+    return (table(("group", "ran", "median", "p90", "bias"), lines) if items else "") + left + "\n"
 
 
 def _collectives(data: Path, condition: str | None) -> tuple[list[Item], str]:
@@ -127,7 +129,8 @@ def _kernels(data: Path, condition: str | None) -> tuple[list[Item], str]:
 
 def _kernel(row: rows.Row) -> Item:
     from compute import evaluate, tabulate
-    from compute.lookup import times
+    from compute.device import library_shift
+    from compute.lookup import EXACT, quantise_s, times
     from netsim.validate.cluster import DEVICES
 
     name = DEVICES.get(row["gpu_family"], "")
@@ -141,8 +144,21 @@ def _kernel(row: rows.Row) -> Item:
         )
     if name not in _devices:
         _devices[name] = evaluate.device_of(name)
-    predicted = times(_devices[name], [entry.kernel], sustained=False).t_ps[0] / 1e6
-    return Item(f"{name} {entry.kernel.kind} {entry.kernel.dtype}", row["source"], entry.time_us, float(predicted))
+    device = _devices[name]
+    answer = times(device, [entry.kernel], sustained=False)
+    seconds = answer.t_ps[0] / PS_PER_S + (quantise_s(device, entry.kernel) if entry.fused else 0.0)
+    seconds *= math.exp(-library_shift(device.card, device.scopes, device.ratios, entry))
+    held = answer.source[0] == EXACT or entry.kernel in _held(name)
+    group = f"{name} {entry.kernel.kind} {entry.kernel.dtype}{', in its table' if held else ''}"
+    return Item(group, row["source"], entry.time_us, float(seconds * 1e6))
+
+
+@cache
+def _held(name: str) -> frozenset[Any]:
+    """Kernels that a device's own tables hold, which says nothing of interpolation."""
+    from compute import cards, tables
+
+    return frozenset(row.kernel for table in cards.card(name).tables for row in tables.read(table))
 
 
 _devices: dict[str, Any] = {}
