@@ -82,7 +82,7 @@ def test_dry_run_shows_the_script(netsim, tmp_path):
 
 # --- a real Slurm ----------------------------------------------------------------------------------------------------
 
-LONG = ("--set", "simulate.iterations=2000000", "--set", "simulate.fold=off", "--set", "telemetry.interval=1 s")
+LONG = ("--set", "simulate.iterations=5000000", "--set", "simulate.fold=off", "--set", "telemetry.interval=1 s")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel")
 
 

@@ -25,17 +25,19 @@ def add_rows(log_bundle, log_t0, log_t1, log_pace, order, first, last, bundle_pt
 
 
 @njit(cache=True)
-def add_loads(log_bundle, log_t0, log_t1, log_pace, rows, bundle_ptr, node_coef, cell, first, last, nbytes):
+def add_loads(log_bundle, log_t0, log_t1, log_pace, rows, key, bundle_ptr, node_set, node_coef, n_keys, cell, first, last, nbytes):
     """Add the bytes of log rows `rows` to cells, and note when the first and the last of them moved.
 
-    The k-th pair of row and node, in order, belongs to cell[k]; other arrays as in `add_rows`.
+    A row with key[at] and a node with node_set[j] belong to cell node_set * n_keys + key; or, where `cell` is not empty, the k-th pair of
+    row and node, in order, to cell[k]. Other arrays as in `add_rows`.
     """
-    k = 0
-    for i in rows:
+    k, dense = 0, len(cell) == 0
+    for at in range(len(rows)):
+        i = rows[at]
         b = log_bundle[i]
         moved = log_pace[i] * (log_t1[i] - log_t0[i]) * 1e-12
         for j in range(bundle_ptr[b], bundle_ptr[b + 1]):
-            c = cell[k]
+            c = node_set[j] * n_keys + key[at] if dense else cell[k]
             k += 1
             nbytes[c] += node_coef[j] * moved
             first[c] = min(first[c], log_t0[i])

@@ -33,8 +33,8 @@ def options(name: str, asked: Slurm, shape: list[str]) -> list[str]:
 
 
 def margin_s(asked: Slurm) -> int:
-    """Seconds before the limit at which a run is told to end: two minutes, or a quarter of a short job."""
-    return max(1, min(120, asked.time // PS_PER_S // 4))
+    """Seconds before the limit at which a run is told to end: two minutes, or a third of a short job."""
+    return max(1, min(120, asked.time // PS_PER_S // 3))
 
 
 def run_job(name: str, file: Path, asked: Slurm, arguments: list[str], limited: bool) -> Job:

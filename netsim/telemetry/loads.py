@@ -38,22 +38,21 @@ def table(log: Log, loads: Loads, of_link: Array, sets: int, key_of_tag: Array, 
     rows = np.flatnonzero(np.diff(ptr)[log.bundle] > 0)
     key = key_of_tag[log.tag[rows]]
     rows, key = rows[key >= 0], key[key >= 0]
-    cell, numbers = _cells(log.bundle[rows], key, ptr, node_set, sets, n_keys)
+    dense = sets * n_keys <= DENSE
+    cell, numbers = (np.zeros(0, np.int64), np.arange(sets * n_keys)) if dense else _cells(log.bundle[rows], key, ptr, node_set, n_keys)
     first, last = np.full(len(numbers), np.iinfo(np.int64).max), np.zeros(len(numbers), np.int64)
     nbytes = np.zeros(len(numbers))
-    bins.add_loads(log.bundle, log.t0, log.t1, log.pace, rows, ptr, coef, cell, first, last, nbytes)
+    bins.add_loads(log.bundle, log.t0, log.t1, log.pace, rows, key, ptr, node_set, coef, n_keys, cell, first, last, nbytes)
     there = np.flatnonzero(last)
     met = numbers[there]
     return Table(of_link, (met // n_keys).astype(np.int32), (met % n_keys).astype(np.int32), first[there], last[there], nbytes[there])
 
 
-def _cells(bundle: Array, key: Array, ptr: Array, node_set: Array, sets: int, n_keys: int) -> tuple[Array, Array]:
-    """(cell of every row and node, set * n_keys + key of every cell)."""
+def _cells(bundle: Array, key: Array, ptr: Array, node_set: Array, n_keys: int) -> tuple[Array, Array]:
+    """(cell of every row and node, set * n_keys + key of every cell): only cells that something falls into."""
     count = np.diff(ptr)[bundle]
     ends = np.cumsum(count)
     node = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - count, count) + np.repeat(ptr[bundle], count)
     number = node_set[node] * n_keys + np.repeat(key, count)
-    if sets * n_keys <= DENSE:
-        return number, np.arange(sets * n_keys)
     numbers, cell = np.unique(number, return_inverse=True)
     return cell.ravel(), numbers
