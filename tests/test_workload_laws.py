@@ -55,6 +55,11 @@ LAYOUTS = {
     "tp overlap dgrad": ({"parallel": {"tp": 4, "tp_comm_overlap": True, "tp_comm_overlap_rs_dgrad": True}}, 4),
     "mla": ({"model": {**MOE, **MLA}, "parallel": {"ep": 2, "tp": 2, "etp": 1, "pp": 2}, "experts": {"dispatcher": "alltoall"}}, 8),
     "mtp": ({"model": {**TINY, "mtp_layers": 1}, "parallel": {"tp": 2, "pp": 2}}, 4),
+    "small buckets": (
+        {"model": {**MOE, **MLA}, "parallel": {"ep": 2, "tp": 2, "etp": 1}, "experts": {"dispatcher": "alltoall"},
+         "data_parallel": {**OVERLAP, "bucket_size": 50_000}},
+        8,
+    ),
     "fsdp": ({"data_parallel": {"sharding": "full"}}, 4),
     "fsdp in groups": ({"data_parallel": {"sharding": "full", "instances": 2}}, 4),
     "scatter-gather": ({"parallel": {"tp": 4, "pp": 2, "sequence_parallel": False}, "pipeline": {"scatter_gather": True}}, 8),

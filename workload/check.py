@@ -165,13 +165,6 @@ def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tu
         yield "pipeline.batch_p2p", "expected false with overlap_p2p; got true"
     if pipe.warmup_flush and not pipe_of(s).overlap:
         yield "pipeline.warmup_flush", "expected overlap_p2p with it; got false"
-    try:
-        fewest = min(chunk.layers for chunk in chunks(training, depth_of(s)))
-    except ValueError:
-        return
-    how = training.recompute
-    if how.granularity == "full" and how.layers and how.layers > max(fewest, 1):
-        yield "recompute.layers", f"expected at most {fewest}, the layers of the smallest (virtual) stage; got {how.layers}"
 
 
 def _split(training: Training) -> Iterator[tuple[str, str]]:

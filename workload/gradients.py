@@ -111,21 +111,25 @@ class Sync:
         return [self.gather(index, number, after) for number in reversed(range(len(self.buffers[index].buckets)))]
 
     def gather_hooked(self, index: int, placed: Placed) -> None:
-        """Gather on demand: the first use of a bucket waits for it and starts the next one of its buffer."""
+        """Gather on demand: the first use of a bucket waits for it, if need be after starting it, and starts the next one of its buffer."""
         buffers = self.buffers[index]
         for expert in (False, True):
+            numbers = [n for n in reversed(range(len(buffers.buckets))) if buffers.buckets[n].expert == expert]
+            uses = {n: min(refs) for n in numbers if (refs := _marked(placed, buffers.chunk, buffers.buckets[n]))}
             before: tuple[Ref, ...] = ((0, placed.start[0] - 1),) if placed.start[0] else ()
-            for number in reversed(range(len(buffers.buckets))):
-                bucket = buffers.buckets[number]
-                if bucket.expert != expert:
-                    continue
-                if (index, number) not in self._gathers:
-                    self.gather(index, number, *before)
-                uses = _marked(placed, buffers.chunk, bucket)
-                if uses:
-                    first = min(uses)
-                    self.line.depend(first, self._gathers[index, number])
-                    before = ((0, first[1] - 1),) if first[1] > 0 else ()
+            self._start(index, numbers[:1], before)
+            for number in sorted(uses, key=lambda n: uses[n]):
+                first = uses[number]
+                before = ((0, first[1] - 1),) if first[1] > 0 else ()
+                self._start(index, [number], before)
+                self.line.depend(first, self._gathers[index, number])
+                self._start(index, numbers[numbers.index(number) + 1 :][:1], before)
+            self._start(index, numbers, before)
+
+    def _start(self, index: int, numbers: list[int], before: tuple[Ref, ...]) -> None:
+        for number in numbers:
+            if (index, number) not in self._gathers:
+                self.gather(index, number, *before)
 
 
 def _marked(placed: Placed, chunk: Chunk, bucket: Bucket) -> list[Ref]:

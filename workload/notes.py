@@ -60,6 +60,8 @@ def _idle_options(training: Training, lay: Layout) -> Iterator[tuple[str, str]]:
         yield "data_parallel.sharding", "full sharding gathers and scatters beside compute in any case; the overlap flags change nothing"
     if how.granularity == "none" and how.layers:
         yield "recompute.layers", "has no effect with granularity: none"
+    if how.granularity == "full" and (how.layers or 0) > training.model.layers // (lay.pp * training.parallel.vpp):
+        yield "recompute.layers", f"{how.layers} is more than (virtual) stages have: they recompute all of theirs"
     if training.experts.shared_overlap and not training.model.shared_ffn:
         yield "experts.shared_overlap", "has no effect in a model without shared experts"
     if training.experts.overlap and lay.microbatches == 1:
