@@ -30,7 +30,7 @@ CROWD = 32
 STEP_S = 2e-6
 """Assumed: latency of a message between nodes, of which an exchange among N ranks takes log2(N) one after another."""
 HAND_OVER_S = 40e-6
-"""Measured on one core: collecting and filing what crosses, without the messages."""
+"""Estimated: collecting and filing what crosses, without the messages."""
 RANKS = (2, 8, 32, 128)
 
 

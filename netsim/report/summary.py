@@ -28,6 +28,8 @@ def _head(s: dict[str, Any]) -> str:
         f"  peak memory       {s['peak_memory_gib']:.1f} GiB per GPU" + _too_much(s),
         f"  simulated         {format_size(s['network_bytes'])} over NICs, {format_size(s['scale_up_bytes'])} over scale-up links",
     ]
+    if "packet_hops" in s:
+        lines[-1] += f", {s['packet_hops']:,} packet-hops"
     if "wall_s" in s:  # not in the result file, which says the same wherever it was made
         ranks = f"{s['ranks']} rank{'s' if s['ranks'] > 1 else ''}"
         lines.append(f"  wall time         {s['wall_s']:.2f} s on {ranks}, {s['gpus_simulated']:,} GPUs played")
@@ -60,8 +62,8 @@ def _traffic(s: dict[str, Any]) -> str:
         f"  completion (us)   {fct}",
         f"  simulated         {format_size(s['network_bytes'])} over NICs",
     ]
-    if "packets" in s:
-        lines[-1] += f", {s['packets']:,.0f} packet-hops"
+    if "packet_hops" in s:
+        lines[-1] += f", {s['packet_hops']:,} packet-hops"
         marks = f"{s['ecn']:,.0f} marks, {s['drops']:,.0f} drops, {s['resent']:,} sent again, {s['reordered']:,.0f} reordered"
         lines.append(f"  switches          {marks}, paused for {format_time(s['pause_ps'])} (sum over links)")
     if "wall_s" in s:

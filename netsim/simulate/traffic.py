@@ -154,9 +154,10 @@ def _figures(run: Run, topology: Topology, flows: Flows, fluid: Fluid, done: Hap
         "nics": topology.n_nics,
         "version": __version__,
         "config_hash": config_hash(run),
-        **{name: float(done.counters[name].sum()) for name in ("packets", *COUNTERS) if name in done.counters and "queue" not in name},
+        **{name: float(done.counters[name].sum()) for name in COUNTERS if name in done.counters and "queue" not in name},
     }
     if done.counters:
+        figures["packet_hops"] = int(done.counters["packets"].sum())
         figures["resent"] = int(done.resent[:, 2].sum())
     if len(fct_us):
         p50, p99 = np.percentile(fct_us, (50, 99))

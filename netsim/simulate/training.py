@@ -62,7 +62,7 @@ def simulate_training(run: Run, out: Path, progress: Progress, began: float) -> 
         links = links + played.counters["bytes"]
     figures = result.summary(run, model, executor, links, complete)
     if played is not None:
-        figures |= {"parallel": played.parallel, "packets": int(played.counters["packets"].sum())}
+        figures |= {"parallel": played.parallel, "packet_hops": int(played.counters["packets"].sum())}
     if run.compute is not None and figures["iteration_time_s"] > 0:
         figures |= certainty(model, figures["compute_s"] + figures["optimizer_s"], figures["iteration_time_s"])
     figures["ranks"] = launch.launched().size
