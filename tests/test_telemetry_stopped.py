@@ -15,16 +15,31 @@ from tests.telemetry_runs import SMALL, simulated
 LONG = ("run", "runs/h100_16.yaml", *(w for s in (*SMALL, "simulate.iterations=100000", "telemetry.interval=10 ms") for w in ("--set", s)))
 
 
+def until(process, reached, seconds):
+    """Wait until a run has got so far; fails when it ends before."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def commands_say_incomplete(netsim, out, tmp_path):
+    """All commands that read a result read what is left, and say that it is not whole."""
+    page, trace = tmp_path / "p.html", tmp_path / "t"
+    for words in (("links", out), ("report", out, "--html", page), ("trace", out, "-o", trace), ("compare", out, out)):
+        result = netsim(*words)
+        assert result.returncode == 0, result.stderr
+        assert "INCOMPLETE" in result.stdout
+
+
 @pytest.fixture
 def going(tmp_path):
     """A long run that has been under way for a while: its process and its folder."""
     simulated(tmp_path / "warm")  # compiles what the process would have to
     process = start(1, ["-m", "netsim", *LONG, "--out", str(tmp_path / "out")], os.getcwd(), {})
-    log, deadline = tmp_path / "out" / "spool" / "log.bin", time.monotonic() + 90
-    while not (log.exists() and log.stat().st_size > 1 << 20):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    log = tmp_path / "out" / "spool" / "log.bin"
+    until(process, lambda: log.exists() and log.stat().st_size > 1 << 20, 90)
     yield process, tmp_path / "out"
     process.kill()
     process.communicate()
@@ -41,11 +56,7 @@ def test_killed_run_is_read_from_its_spool(going, netsim, tmp_path):
         assert (run["flows/end"] <= run.end_ps).all() and len(run["flows/end"]) > 100
         link = int(np.argmax(run["links/bytes"]))
         assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=1e-4)
-    page, trace = tmp_path / "p.html", tmp_path / "t"
-    for words in (("links", out), ("report", out, "--html", page), ("trace", out, "-o", trace), ("compare", out, out)):
-        result = netsim(*words)
-        assert result.returncode == 0, result.stderr
-        assert "INCOMPLETE" in result.stdout
+    commands_say_incomplete(netsim, out, tmp_path)
 
 
 def test_sigterm_writes_what_there_is(going):
@@ -73,11 +84,7 @@ def flows_going(request, tmp_path):
     file, *settings = PLAIN[request.param]
     words = [w for s in settings for w in ("--set", s)]
     process = start(1, ["-m", "netsim", "run", file, *words, "--out", str(tmp_path / "out"), "--quiet"], os.getcwd(), {})
-    frame, deadline = tmp_path / "out" / "spool" / "frame.json", time.monotonic() + 240
-    while not frame.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(process, (tmp_path / "out" / "spool" / "frame.json").exists, 240)
     time.sleep(1)
     yield process, tmp_path / "out"
     process.kill()
@@ -94,11 +101,7 @@ def test_killed_traffic_is_read_from_its_spool(flows_going, netsim, tmp_path):
         link = int(np.argmax(run["links/bytes"]))
         assert run["links/bytes"][link] > 0
         assert run.series(link).sum() == pytest.approx(run["links/bytes"][link], rel=1e-4)
-    page, trace = tmp_path / "p.html", tmp_path / "t"
-    for words in (("links", out), ("report", out, "--html", page), ("trace", out, "-o", trace), ("compare", out, out)):
-        result = netsim(*words)
-        assert result.returncode == 0, result.stderr
-        assert "INCOMPLETE" in result.stdout
+    commands_say_incomplete(netsim, out, tmp_path)
 
 
 def test_sigterm_stops_traffic(flows_going):

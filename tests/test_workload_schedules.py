@@ -126,7 +126,8 @@ def test_runs_without_deadlock(monkeypatch, schedule, vpp, pipeline, tp):
 def test_deep_pipelines_run_without_deadlock(monkeypatch, schedule, p, m, connections):
     case = {"kind": "training", "model": {**TINY, "layers": 16 if p != 6 else 12}, "sequence": 256, "global_batch": m}
     section = training(case, parallel={"pp": p}, pipeline={"schedule": schedule}, kernels={"connections": connections})
-    replay(build(monkeypatch, section, p))
+    end, *_ = replay(build(monkeypatch, section, p))  # fails where streams wait for each other
+    assert end > 0
 
 
 def test_both_holders_of_a_chunk_sum_up_the_same(monkeypatch):
