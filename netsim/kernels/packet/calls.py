@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.port import transfer
+from netsim.kernels.packet.port import flow_event, transfer, wake_port
 from netsim.kernels.packet.ring import insert, wake
 from netsim.kernels.packet.tables import Tables
 
@@ -146,17 +146,8 @@ def release(s: Tables, e: int, t: int) -> None:
         leave, f = t + edge[o + K.DELAY_PS] + edge[o + K.TO_NIC], edge[o + K.FLOW_0]
         for part in range(j % edge[o + K.QPS], edge[o + K.FLOWS], edge[o + K.QPS]):
             u = s.tx[((f + part) << K.TX) + K.UPLINK]
-            insert(
-                s.arena,
-                s.ring,
-                s.scal,
-                2 * s.scal[K.N_LINKS] + u,
-                K.HEAD,
-                leave,
-                (K.EV_MESSAGE << K.INPUT_SHIFT) | ((f + part) << K.FLOW_SHIFT),
-            )
-            s.port_next[u] = min(s.port_next[u], leave)
-            wake(s.send_next, s.send_block, s.link_src[u], leave)
+            flow_event(s, u, K.EV_MESSAGE, f + part, leave)
+            wake_port(s, u, leave)
 
 
 @njit(cache=True)

@@ -19,8 +19,8 @@ from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.advance import earliest, settle
 from netsim.kernels.packet.calls import gpu_event
 from netsim.kernels.packet.pause import toggle
-from netsim.kernels.packet.port import on_wire, packet_bytes
-from netsim.kernels.packet.ring import insert, wake
+from netsim.kernels.packet.port import on_wire, packet_bytes, wake_port
+from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import Array
 
@@ -150,14 +150,12 @@ def file(s: Tables, place: int, t: int, meta: int) -> None:
     elif place < 3 * n_links:
         u = place - 2 * n_links
         insert(s.arena, s.ring, s.scal, place, K.HEAD, t, meta)
-        s.port_next[u] = min(s.port_next[u], t)
-        wake(s.send_next, s.send_block, s.link_src[u], t)
+        wake_port(s, u, t)
     elif place < 4 * n_links:
         link = place - 3 * n_links
         insert(s.arena, s.ring, s.scal, place, K.HEAD, t, meta)
         if s.port[(link << K.PORT) + K.STARVED] != 0 and t < s.port_next[link]:
-            s.port_next[link] = t
-            wake(s.send_next, s.send_block, s.link_src[link], t)
+            wake_port(s, link, t)
     elif place < 5 * n_links + s.scal[K.N_GPUS]:
         if meta >> K.GPU_SHIFT == K.GPU_NOTE:
             e = (meta & K.GPU_MASK) >> K.TOKEN_SHIFT

@@ -11,9 +11,9 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.port import packet_bytes
+from netsim.kernels.packet.port import packet_bytes, wake_port
 from netsim.kernels.packet.receive import to_sender
-from netsim.kernels.packet.ring import insert, wake
+from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.spread import on_path, onward, stranded
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.packet.turns import line_up
@@ -50,14 +50,7 @@ def acknowledge_onward(s: Tables, v: int, t: int, meta: int) -> None:
     link = np.int64(s.path[(flow << K.PATH_SHIFT) + 8 + hop])
     meta = (meta & ~(K.HOP_MASK << K.HOP_SHIFT)) | ((hop + 1) << K.HOP_SHIFT)
     insert(s.arena, s.ring, s.scal, s.scal[K.N_LINKS] + link, K.MID, t, meta)
-    ready(s, link, t)
-
-
-@njit(cache=True)
-def ready(s: Tables, link: int, t: int) -> None:
-    """Let a port have something to do at `t`."""
-    s.port_next[link] = min(s.port_next[link], t)
-    wake(s.send_next, s.send_block, s.link_src[link], t)
+    wake_port(s, link, t)
 
 
 @njit(cache=True)
@@ -84,7 +77,7 @@ def leave_port(s: Tables, p: int, now: int) -> None:
             s.port[(p << K.PORT) + K.QUEUE] -= size
             s.count[(p << K.COUNT) + K.QUEUED] += size * now
         insert(arena, ring, s.scal, out, K.INQ, max(t, now), meta)
-        ready(s, out, max(t, now))
+        wake_port(s, out, max(t, now))
     o = (s.scal[K.N_LINKS] + p) << K.RING
     first, last, base, mask = ring[o + K.MID], ring[o + K.TAIL], ring[o + K.BASE], ring[o + K.MASK]
     ring[o + K.TAIL] = first
@@ -123,13 +116,13 @@ def change_ports(s: Tables, u: int, now: int) -> None:
                 ring[o + K.TAIL] += 1
             else:
                 insert(arena, ring, s.scal, table * n + to, first, t, meta)
-                ready(s, to, max(t, now))
+                wake_port(s, to, max(t, now))
     f = s.port[(u << K.PORT) + K.READY]
     s.port[(u << K.PORT) + K.READY] = -1
     while f >= 0:
         after, to = s.tx[(f << K.TX) + K.NEXT_READY], s.tx[(f << K.TX) + K.UPLINK]
         line_up(s.tx, s.port, to << K.PORT, f)
-        ready(s, to, now)
+        wake_port(s, to, now)
         f = after
 
 

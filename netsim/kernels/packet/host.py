@@ -10,8 +10,8 @@ from numba import njit
 from netsim.kernels.packet import cc as hooks
 from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.loss import refused, send_again, skip, timer
-from netsim.kernels.packet.port import await_credit, on_wire
-from netsim.kernels.packet.ring import head_time, insert
+from netsim.kernels.packet.port import await_credit, flow_event, on_wire
+from netsim.kernels.packet.ring import head_time
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.packet.turns import go_on, line_up, put
 
@@ -83,15 +83,7 @@ def send(s: Tables, cc: tuple, u: int, start: int) -> None:
     tx[o + K.FURTHEST] = max(tx[o + K.FURTHEST], tx[o + K.SENT])
     if scal[K.RECOVERY] != K.NO_RECOVERY and tx[o + K.TIMER] == 0:
         tx[o + K.TIMER], tx[o + K.PROGRESS] = 1, start
-        insert(
-            s.arena,
-            s.ring,
-            scal,
-            2 * scal[K.N_LINKS] + u,
-            K.HEAD,
-            start + scal[K.TIMEOUT],
-            (K.EV_TIMER << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT),
-        )
+        flow_event(s, u, K.EV_TIMER, f, start + scal[K.TIMEOUT])
     due = start + max(free - start, hooks.gap(cc, s.cc, f, start, size))
     tx[o + K.NEXT_SEND] = due
     if left > 1:

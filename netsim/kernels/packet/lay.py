@@ -6,7 +6,7 @@ from numba import njit
 from netsim.kernels.packet import cc as hooks
 from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.calls import ended, gpu_event
-from netsim.kernels.packet.ring import insert, wake
+from netsim.kernels.packet.port import flow_event, wake_port
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import Array
 
@@ -72,9 +72,8 @@ def open_flows(s: Tables, first: int, t: Array) -> None:
         u = s.tx[(f << K.TX) + K.UPLINK]
         if s.mine[s.link_src[u]] == 0:
             continue
-        insert(s.arena, s.ring, s.scal, 2 * s.scal[K.N_LINKS] + u, K.HEAD, t[i], (K.EV_MESSAGE << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT))
-        s.port_next[u] = min(s.port_next[u], t[i])
-        wake(s.send_next, s.send_block, s.link_src[u], t[i])
+        flow_event(s, u, K.EV_MESSAGE, f, t[i])
+        wake_port(s, u, t[i])
 
 
 @njit(cache=True)

@@ -3,6 +3,7 @@
 from numba import njit
 
 from netsim.kernels.packet import layout as K
+from netsim.kernels.packet.port import flow_event
 from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.packet.turns import go_on, put
@@ -72,15 +73,7 @@ def timer(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
     if t - tx[o + K.PROGRESS] >= s.scal[K.TIMEOUT]:
         tx[o + K.PROGRESS] = t
         rewind(s, cc, u, f, t)
-    insert(
-        s.arena,
-        s.ring,
-        s.scal,
-        2 * s.scal[K.N_LINKS] + u,
-        K.HEAD,
-        tx[o + K.PROGRESS] + s.scal[K.TIMEOUT],
-        (K.EV_TIMER << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT),
-    )
+    flow_event(s, u, K.EV_TIMER, f, tx[o + K.PROGRESS] + s.scal[K.TIMEOUT])
 
 
 @njit(cache=True)

@@ -20,8 +20,7 @@ arrived earlier, then arrivals, then what left at once.
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.port import HOT, note, packet_bytes
-from netsim.kernels.packet.ring import wake
+from netsim.kernels.packet.port import HOT, note, packet_bytes, wake_port
 from netsim.kernels.packet.tables import Tables
 
 
@@ -177,5 +176,4 @@ def toggle(s: Tables, link: int, t: int) -> None:
         return
     s.toggle[(link << K.TOGGLES) + (tail & ((1 << K.TOGGLES) - 1))] = t
     s.port[q + K.TOGGLE_TAIL] = tail + 1
-    s.port_next[link] = min(s.port_next[link], t)
-    wake(s.send_next, s.send_block, s.link_src[link], t)
+    wake_port(s, link, t)

@@ -30,6 +30,19 @@ def transfer(nbytes: int, ps_per_byte: float) -> int:
 
 
 @njit(cache=True, forceinline=True)
+def flow_event(s: Tables, u: int, kind: int, f: int, t: int) -> None:
+    """File an event of flow `f` at the NIC's port on link `u`."""
+    insert(s.arena, s.ring, s.scal, 2 * s.scal[K.N_LINKS] + u, K.HEAD, t, (kind << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT))
+
+
+@njit(cache=True, forceinline=True)
+def wake_port(s: Tables, link: int, t: int) -> None:
+    """Let the port on `link` have something to do at `t`."""
+    s.port_next[link] = min(s.port_next[link], t)
+    wake(s.send_next, s.send_block, s.link_src[link], t)
+
+
+@njit(cache=True, forceinline=True)
 def packet_bytes(s: Tables, meta: int) -> int:
     """Return the bytes of a data packet on the wire."""
     kind = meta & K.CLASS_MASK
@@ -55,8 +68,7 @@ def depart(s: Tables, in_0: int, p: int, meta: int, nbytes: int, start: int, arr
         t = start + s.pfc[o + K.DELAY]
         insert(s.arena, s.ring, s.scal, 3 * s.scal[K.N_LINKS] + link, K.HEAD, t, nbytes)
         if s.port[(link << K.PORT) + K.STARVED] != 0 and t < s.port_next[link]:
-            s.port_next[link] = t
-            wake(s.send_next, s.send_block, s.link_src[link], t)
+            wake_port(s, link, t)
         return
     s.pfc[o + K.DEPARTED] += nbytes
     if s.pfc[o + K.SENT_OFF] & HOT:

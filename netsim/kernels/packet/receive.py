@@ -4,8 +4,8 @@ from numba import njit
 
 from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.calls import gpu_event
-from netsim.kernels.packet.port import on_wire
-from netsim.kernels.packet.ring import insert, wake
+from netsim.kernels.packet.port import on_wire, wake_port
+from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.tables import Tables
 
 
@@ -14,8 +14,7 @@ def to_sender(s: Tables, f: int, t: int, meta: int) -> None:
     """Let a control packet reach the sending port of flow `f` at `t`."""
     u = s.tx[(f << K.TX) + K.UPLINK]
     insert(s.arena, s.ring, s.scal, 2 * s.scal[K.N_LINKS] + u, K.HEAD, t, meta)
-    s.port_next[u] = min(s.port_next[u], t)
-    wake(s.send_next, s.send_block, s.link_src[u], t)
+    wake_port(s, u, t)
 
 
 @njit(cache=True, inline="always")
@@ -36,8 +35,7 @@ def respond(s: Tables, f: int, t: int, meta: int) -> None:
         return
     u = s.rx[(f << K.RX) + K.RX_UPLINK]
     insert(s.arena, s.ring, s.scal, s.scal[K.N_LINKS] + u, K.MID, t, meta | (1 << K.HOP_SHIFT))
-    s.port_next[u] = min(s.port_next[u], t)
-    wake(s.send_next, s.send_block, s.link_src[u], t)
+    wake_port(s, u, t)
 
 
 @njit(cache=True, inline="always")

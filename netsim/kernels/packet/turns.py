@@ -5,7 +5,7 @@ from numba import njit
 
 from netsim.kernels.packet import cc as hooks
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.port import transfer
+from netsim.kernels.packet.port import flow_event, transfer
 from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import Array
@@ -32,15 +32,7 @@ def go_on(s: Tables, cc: tuple, u: int, f: int, t: int) -> None:
         tx[o + K.STATE] = K.BLOCKED
     elif tx[o + K.NEXT_SEND] > t:
         tx[o + K.STATE] = K.PACED
-        insert(
-            s.arena,
-            s.ring,
-            s.scal,
-            2 * s.scal[K.N_LINKS] + u,
-            K.HEAD,
-            tx[o + K.NEXT_SEND],
-            (K.EV_WAKE << K.INPUT_SHIFT) | (f << K.FLOW_SHIFT),
-        )
+        flow_event(s, u, K.EV_WAKE, f, tx[o + K.NEXT_SEND])
     else:
         line_up(tx, s.port, u << K.PORT, f)
 
