@@ -22,7 +22,9 @@ from workload.programs import play_all
 from workload.shape import Shape
 from workload.tape import Tables
 
-CARDS = {"llama3-70b": "llama3_70b", "llama3-8b": "llama3_8b", "deepseekv2": "deepseek_v2", "deepseekv3": "deepseek_v3"}
+CARDS = {
+    "llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b", "deepseekv2": "deepseek_v2", "deepseekv3": "deepseek_v3",
+}  # fmt: skip
 GIB = 2**30
 
 
@@ -47,8 +49,8 @@ class Row(NamedTuple):
 def training_of(row: dict[str, str], cached: bool = True) -> Training:
     """Return the run that a row describes; `cached`: TransformerEngine keeps dummy weight gradients."""
     notes = row["other"]
-    number = re.search(r"layers=(\d+)", notes)
-    model = load_model(CARDS[row["model"]], mtp_layers=0, **({"layers": int(number[1])} if number else {}))
+    shorter = {name: int(number) for name, number in re.findall(r"\b(layers|dense_layers)=(\d+)", notes)}
+    model = load_model(CARDS[row["model"]], mtp_layers=0, **shorter)
     size = {k: int(row[k] or 1) for k in ("tp", "pp", "vpp", "cp", "ep", "etp")}
     balanced = "capacity factor 1" in notes
     return Training(
