@@ -23,8 +23,12 @@ from workload.shape import Shape
 from workload.tape import Tables
 
 CARDS = {
-    "llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b", "deepseekv2": "deepseek_v2", "deepseekv3": "deepseek_v3",
-}  # fmt: skip
+    "llama3-8b": "llama3_8b",
+    "llama3-70b": "llama3_70b",
+    "llama3-405b": "llama3_405b",
+    "deepseekv2": "deepseek_v2",
+    "deepseekv3": "deepseek_v3",
+}
 GIB = 2**30
 
 
