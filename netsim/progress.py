@@ -18,6 +18,9 @@ class Progress:
     def update(self, fraction: float, text: str = "") -> None:
         """Report that `fraction` (0 to 1) of the work is done; `text` says what is at hand."""
 
+    def note(self, text: str) -> None:
+        """Say at once what holds the work up for a while; the time that is left is reckoned from the pace after it."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -47,25 +50,42 @@ class Bar(Progress):
             self._drawn = now
             self._bar.update(self._task, completed=fraction, description=text, refresh=True)
 
+    def note(self, text: str) -> None:
+        self._bar.update(self._task, description=text, refresh=True)
+
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._bar.stop()
 
 
 class Log(Progress):
-    """A line on standard error every few seconds: share done, time taken, time left."""
+    """A line on standard error every few seconds: share done, time taken, time left at the pace since work began."""
 
     def __enter__(self) -> Self:
         self._start = self._told = time.monotonic()
+        self._since: tuple[float, float] | None = None  # time and share from which the pace is reckoned
+        self._noted = ""
         return self
 
     def update(self, fraction: float, text: str = "") -> None:
         now = time.monotonic()
+        if self._since is None and fraction > 0:
+            self._since = now, fraction
         if now - self._told < LOG_EVERY_S:
             return
         self._told = now
-        taken = now - self._start
-        left = f", {clock(taken / fraction - taken)} left" if fraction > 0 else ""
-        print(f"{100 * fraction:5.1f} %  {clock(taken)}{left}  {text}".rstrip(), file=sys.stderr, flush=True)
+        line = f"{100 * fraction:5.1f} %  {clock(now - self._start)}{self._left(now, fraction)}  {text}"
+        print(line.rstrip(), file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        self._since = None
+        if text != self._noted:
+            self._noted = text
+            print(text, file=sys.stderr, flush=True)
+
+    def _left(self, now: float, fraction: float) -> str:
+        if self._since is None or fraction <= self._since[1]:
+            return ""
+        return f", {clock((now - self._since[0]) / (fraction - self._since[1]) * (1 - fraction))} left"
 
 
 def clock(seconds: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from netsim import parallel
 from netsim.config import Run
 from netsim.config.traffic import Traffic
+from netsim.kernels.jit import announced
 from netsim.progress import Progress
 
 
@@ -25,6 +26,7 @@ def simulate(run: Run, out: Path, progress: Progress) -> dict[str, Any]:
         simulate_kind = simulate_training
     # the flow engine takes seconds and one rank; the packet engine takes all
     if world.rank == 0 or run.network.engine == "packet":
-        figures = simulate_kind(run, out, progress, began)
+        with announced(lambda: progress.note("compiling kernels; the next run finds them beside the sources")):
+            figures = simulate_kind(run, out, progress, began)
     world.barrier()
     return dict(world.bcast(figures))
