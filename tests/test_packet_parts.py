@@ -41,8 +41,8 @@ def random_network(rng):
 
 
 def random_failure(rng, topology):
-    """A cable between switches that fails, and is back later: (times, links, rates)."""
-    between = np.flatnonzero((topology.vertex_kind[topology.link_src] == SWITCH) & (topology.vertex_kind[topology.link_dst] == SWITCH))
+    """A cable between switches or of a NIC that fails, and is back later: (times, links, rates)."""
+    between = np.flatnonzero((topology.vertex_kind[topology.link_src] >= NIC) & (topology.vertex_kind[topology.link_dst] == SWITCH))
     link, t = int(rng.choice(between)), int(rng.integers(1, 20)) * 1_000_000
     both = np.array([link, topology.link_reverse[link]] * 2)
     return np.array([t, t, t + 7_000_000, t + 7_000_000]), both, np.array([0.0, 0.0, *[topology.link_rate[link]] * 2])

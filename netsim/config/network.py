@@ -61,7 +61,7 @@ class CongestionControl:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a lossy network does about lost packets.
+    """What NICs do about lost packets: those that a lossy network drops, and those that a link loses when it fails, on any network.
 
     mode: go_back_n resends everything from the first loss, selective only what is missing.
     timeout: without progress for so long, the sender starts again at the first unacknowledged packet.
@@ -86,8 +86,9 @@ class Network:
     ecn: marking thresholds; leave the section empty for the defaults, null for no marking.
     acks: analytic (they take the time of an idle path and no bandwidth) or simulated; ack_every: packets per acknowledgement.
     cnp_interval: least time between two congestion notifications of a queue pair.
-    recovery: of losses. qps: queue pairs of a connection, each of which routing may send another way: a plain flow is split among them, a
-    connection of a collective has its messages carried in turn (NCCL_IB_QPS_PER_CONNECTION goes before this, where it is given).
+    recovery: of losses, which lossless networks have when links fail.
+    qps: queue pairs of a connection, each of which routing may send another way: a plain flow is split among them, a connection of a
+    collective has its messages carried in turn (NCCL_IB_QPS_PER_CONNECTION goes before this, where it is given).
     convergence: from a link's failure or return until routing has taken it out of the groups of equal paths, or back in, everywhere.
     RFC 7938, section 7, has milliseconds for the detection of a failed interface, and less than a second for everything.
     window: longest stretch played at once, at most the shortest latency of a link; results do not depend on it.

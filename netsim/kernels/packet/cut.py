@@ -19,7 +19,7 @@ from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.advance import earliest, settle
 from netsim.kernels.packet.calls import gpu_event
 from netsim.kernels.packet.pause import toggle
-from netsim.kernels.packet.port import on_wire, packet_bytes, wake_port
+from netsim.kernels.packet.port import credit, on_wire, packet_bytes, wake_port
 from netsim.kernels.packet.ring import insert
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import Array
@@ -152,10 +152,7 @@ def file(s: Tables, place: int, t: int, meta: int) -> None:
         insert(s.arena, s.ring, s.scal, place, K.HEAD, t, meta)
         wake_port(s, u, t)
     elif place < 4 * n_links:
-        link = place - 3 * n_links
-        insert(s.arena, s.ring, s.scal, place, K.HEAD, t, meta)
-        if s.port[(link << K.PORT) + K.STARVED] != 0 and t < s.port_next[link]:
-            wake_port(s, link, t)
+        credit(s, place - 3 * n_links, t, meta)
     elif place < 5 * n_links + s.scal[K.N_GPUS]:
         if meta >> K.GPU_SHIFT == K.GPU_NOTE:
             e = (meta & K.GPU_MASK) >> K.TOKEN_SHIFT

@@ -1,20 +1,19 @@
 """What happens to packets under way when routes change, because a link has failed or returned.
 
 All tables change at one moment, when routing has converged. From then on a flow takes its new path. Packets that the old one has brought to
-a switch that is not on the new path go on from there by the shortest way that the tables have. What waits at a dead port is sent on in
-the same way, in order; where the flow has no other path it stays. Between planes that no cable joins there is no way on: that is an error.
-Acknowledgements that have lost their path reach the sender after the time of
-an idle path. Whatever waits in a NIC for a flow that leaves by another port now, goes there.
+a switch that is not on the new path go on from there by the shortest way that the tables have, and are lost where there is none, as
+between planes that no cable joins. Acknowledgements that have lost their path reach the sender after the time of an idle path. Whatever
+waits in a NIC for a flow that leaves by another port now, goes there.
 """
 
 import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
-from netsim.kernels.packet.port import packet_bytes, wake_port
+from netsim.kernels.packet.port import wake_port
 from netsim.kernels.packet.receive import to_sender
 from netsim.kernels.packet.ring import insert
-from netsim.kernels.packet.spread import on_path, onward, stranded
+from netsim.kernels.packet.spread import on_path
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.packet.turns import line_up
 from netsim.kernels.structs import Array
@@ -48,53 +47,11 @@ def acknowledge_onward(s: Tables, v: int, t: int, meta: int) -> None:
         to_sender(s, flow, t + s.tx[(flow << K.TX) + K.RETURN], meta & K.BELOW_INPUT)
         return
     link = np.int64(s.path[(flow << K.PATH_SHIFT) + 8 + hop])
+    if s.port[(link << K.PORT) + K.FREE] == K.NEVER:
+        return  # it has failed since
     meta = (meta & ~(K.HOP_MASK << K.HOP_SHIFT)) | ((hop + 1) << K.HOP_SHIFT)
     insert(s.arena, s.ring, s.scal, s.scal[K.N_LINKS] + link, K.MID, t, meta)
     wake_port(s, link, t)
-
-
-@njit(cache=True)
-def leave_port(s: Tables, p: int, now: int) -> None:
-    """Send on what waits at the dead port `p` of a switch."""
-    arena, ring, o, v = s.arena, s.ring, p << K.RING, s.link_src[p]
-    first, joined, last = ring[o + K.MID], ring[o + K.INQ], ring[o + K.TAIL]
-    base, mask = ring[o + K.BASE], ring[o + K.MASK]
-    ring[o + K.INQ] = ring[o + K.TAIL] = first
-    for i in range(first, last):
-        k = base + ((i & mask) << 1)
-        t, meta = arena[k], arena[k + 1]
-        if meta & K.LOST:
-            continue
-        out, meta = onward(s, v, meta)
-        if out < 0:
-            stranded(s, p, now)
-            continue
-        if out == p:
-            put_back(s, p, t, meta, i < joined)
-            continue
-        if i < joined:
-            size = packet_bytes(s, meta)
-            s.port[(p << K.PORT) + K.QUEUE] -= size
-            s.count[(p << K.COUNT) + K.QUEUED] += size * now
-        insert(arena, ring, s.scal, out, K.INQ, max(t, now), meta)
-        wake_port(s, out, max(t, now))
-    o = (s.scal[K.N_LINKS] + p) << K.RING
-    first, last, base, mask = ring[o + K.MID], ring[o + K.TAIL], ring[o + K.BASE], ring[o + K.MASK]
-    ring[o + K.TAIL] = first
-    for i in range(first, last):
-        k = base + ((i & mask) << 1)
-        acknowledge_onward(s, v, max(arena[k], now), arena[k + 1])
-
-
-@njit(cache=True)
-def put_back(s: Tables, p: int, t: int, meta: int, joined: bool) -> None:
-    """Leave a record at a port whose ring is being emptied; the place that it had, or one before it, is free."""
-    o = p << K.RING
-    k = s.ring[o + K.BASE] + ((s.ring[o + K.TAIL] & s.ring[o + K.MASK]) << 1)
-    s.arena[k], s.arena[k + 1] = t, meta
-    s.ring[o + K.TAIL] += 1
-    if joined:
-        s.ring[o + K.INQ] = s.ring[o + K.TAIL]
 
 
 @njit(cache=True)
@@ -122,19 +79,15 @@ def change_ports(s: Tables, u: int, now: int) -> None:
     while f >= 0:
         after, to = s.tx[(f << K.TX) + K.NEXT_READY], s.tx[(f << K.TX) + K.UPLINK]
         line_up(s.tx, s.port, to << K.PORT, f)
+        s.port[(to << K.PORT) + K.FREE] = max(s.port[(to << K.PORT) + K.FREE], now)  # an idle port would start when it last was free
         wake_port(s, to, now)
         f = after
 
 
 @njit(cache=True)
 def resettle(s: Tables, now: int) -> None:
-    """Send everything that waits at dead ports, or in NICs for flows that use another port, on its new way."""
-    first_switch = s.scal[K.FIRST_SWITCH]
-    for v in range(s.scal[K.N_GPUS] + s.scal[K.N_NODES], s.scal[K.N_VERTICES]):
+    """Send everything that waits in NICs for flows that use another port on its new way."""
+    for v in range(s.scal[K.N_GPUS] + s.scal[K.N_NODES], s.scal[K.FIRST_SWITCH]):
         for i in range(s.out_ptr[v], s.out_ptr[v + 1]):
-            link = s.out_idx[i]
-            if v >= first_switch:
-                if s.port[(link << K.PORT) + K.FREE] == K.NEVER:
-                    leave_port(s, link, now)
-            elif s.link_dst[link] >= first_switch:
-                change_ports(s, link, now)
+            if s.link_dst[s.out_idx[i]] >= s.scal[K.FIRST_SWITCH]:
+                change_ports(s, s.out_idx[i], now)

@@ -51,8 +51,9 @@ PORT = 4
 ) = range(16)  # fmt: skip
 
 # counters, one row per link
-COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, QUEUED, CONTROL_BYTES, REORDERED = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8
+COUNT, BYTES, PACKETS, QUEUE_MAX, MARKS, PAUSE_PS, DROPS, QUEUED, CONTROL_BYTES, REORDERED, GONE = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 # QUEUED: bytes x time (ps) of what left a queue less that of what joined it, modulo 2^64; with what is queued now, the queue's integral
+# GONE: of the drops, those of packets that had left the port: on the wire when it was cut, or without a way on at its end
 
 # priority flow control, one row per link seen as input
 PFC, HELD, ARRIVED, DEPARTED, XOFF, XON, LIMIT, DELAY, SENT_OFF, OVER, BEFORE = 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -89,10 +90,10 @@ CALL, INSTANCE, EDGES_LEFT, LAST_PS, CALL_EDGE_0, CALL_EDGES, HANDLE, BOUND, BOU
  N_NICS, FLOWS_LEFT, DONE_CALLS, ERROR, ERROR_LINK, ERROR_T, LOG_TOP, DATA_HOPS, HOPS, SPREAD, WINDOWS, PAYLOAD, PMAX_BITS, FIRST_SWITCH,
  N_VERTICES, ARENA_SIZE, LOG_SIZE, NOTIFY, LIVE_CALLS,
  TELEMETRY, KEEP_HISTORY, ORDERED, RECOVERY, TIMEOUT, N_GROUPS, FLOWLET_GAP, SHARED, LEAST_LATENCY,
- INSIDE_WINDOW, INSIDE_CALLS, POOLED, REROUTED, IN_PARTS) = range(49)  # fmt: skip
+ INSIDE_WINDOW, INSIDE_CALLS, POOLED, REROUTED, IN_PARTS, FAILED) = range(50)  # fmt: skip
 NO_ACKS, ANALYTIC, SIMULATED = 0, 1, 2
-HEADROOM, TOO_MANY_PAUSES, TOO_LATE, STRANDED = 1, 2, 3, 4
-NO_RECOVERY, GO_BACK_N, SELECTIVE = 0, 1, 2
+HEADROOM, TOO_MANY_PAUSES, TOO_LATE = 1, 2, 3
+NO_RECOVERY, GO_BACK_N, SELECTIVE, TIMEOUTS = 0, 1, 2, 3
 BY_FLOW, SPRAY, ADAPTIVE, FLOWLET = 0, 1, 2, 3
 FLOWLETS = 10  # log2 of entries of a switch's flowlet table
 SEEN = 6  # log2 of words, and of bits in a word, that tell which packets beyond the expected one a receiver has

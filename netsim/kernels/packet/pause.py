@@ -53,7 +53,8 @@ def watch(s: Tables, link: int, before: int) -> None:
     s.log_head[link] = -1
     for i in range(before, ring[o + K.HEAD]):
         k = ring[o + K.BASE] + ((i & ring[o + K.MASK]) << 1)
-        note(s, link, arena[k] * 4 + 1, -packet_bytes(s, arena[k + 1]), link)
+        if arena[k + 1] & K.LOST == 0:
+            note(s, link, arena[k] * 4 + 1, -packet_bytes(s, arena[k + 1]), link)
 
 
 @njit(cache=True)
@@ -157,6 +158,24 @@ def pool_crossings(s: Tables, v: int) -> None:
         if change:
             pfc[o + K.SENT_OFF] ^= 1
             toggle(s, link, t + pfc[o + K.DELAY])
+
+
+@njit(cache=True)
+def let_go_on(s: Tables, v: int, t: int) -> None:
+    """Resume the senders of switch `v` whose packets have been thrown away, between two windows, and so left their inputs."""
+    pfc, free = s.pfc, s.buffer[2 * v]
+    for i in range(s.in_ptr[v], s.in_ptr[v + 1]):
+        o = s.in_idx[i] << K.PFC
+        free -= pfc[o + K.HELD] - pfc[o + K.OVER]
+    for i in range(s.in_ptr[v], s.in_ptr[v + 1]):
+        o = s.in_idx[i] << K.PFC
+        mine = pfc[o + K.HELD] - pfc[o + K.OVER]
+        low = pfc[o + K.HELD] <= pfc[o + K.XON]
+        if s.scal[K.POOLED] != 0:
+            low = pfc[o + K.OVER] == 0 and (mine == 0 or (mine + pfc[o + K.XON]) << 16 <= s.buffer[2 * v + 1] * free)
+        if pfc[o + K.SENT_OFF] != 0 and low:
+            pfc[o + K.SENT_OFF] = 0
+            toggle(s, s.in_idx[i], t + pfc[o + K.DELAY])
 
 
 @njit(cache=True)

@@ -43,6 +43,14 @@ def wake_port(s: Tables, link: int, t: int) -> None:
 
 
 @njit(cache=True, forceinline=True)
+def credit(s: Tables, link: int, t: int, nbytes: int) -> None:
+    """Let the sender of `link` know at `t` of room for so many bytes more."""
+    insert(s.arena, s.ring, s.scal, 3 * s.scal[K.N_LINKS] + link, K.HEAD, t, nbytes)
+    if s.port[(link << K.PORT) + K.STARVED] != 0 and t < s.port_next[link]:
+        wake_port(s, link, t)
+
+
+@njit(cache=True, forceinline=True)
 def packet_bytes(s: Tables, meta: int) -> int:
     """Return the bytes of a data packet on the wire."""
     kind = meta & K.CLASS_MASK
@@ -65,10 +73,7 @@ def depart(s: Tables, in_0: int, p: int, meta: int, nbytes: int, start: int, arr
     o = link << K.PFC
     if s.scal[K.FLOW_CONTROL] == K.CREDITS_ON:
         s.port[(p << K.PORT) + K.CREDIT] -= nbytes
-        t = start + s.pfc[o + K.DELAY]
-        insert(s.arena, s.ring, s.scal, 3 * s.scal[K.N_LINKS] + link, K.HEAD, t, nbytes)
-        if s.port[(link << K.PORT) + K.STARVED] != 0 and t < s.port_next[link]:
-            wake_port(s, link, t)
+        credit(s, link, start + s.pfc[o + K.DELAY], nbytes)
         return
     s.pfc[o + K.DEPARTED] += nbytes
     if s.pfc[o + K.SENT_OFF] & HOT:

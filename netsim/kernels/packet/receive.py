@@ -129,6 +129,8 @@ def sort_in(s: Tables, link: int, f: int, t: int, meta: int) -> None:
                 rx[r + K.NACKED] = 1
                 refuse(s, f, t, rx[r + K.EXPECT])
             return
+        if ahead > bits and s.scal[K.RECOVERY] != K.NO_RECOVERY:
+            return  # it will come again
         if ahead > bits:
             s.scal[K.ERROR], s.scal[K.ERROR_LINK], s.scal[K.ERROR_T] = K.TOO_LATE, link, t
             return

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from netsim.kernels.packet import layout as K
+from netsim.kernels.packet.outage import throw_away
 from netsim.kernels.packet.port import packet_bytes, play
 from netsim.kernels.packet.ring import insert, random
 from netsim.kernels.packet.tables import Tables
@@ -66,13 +67,6 @@ def onward(s: Tables, v: int, meta: int) -> tuple[int, int]:
     return out if s.link_src[out] == v else np.int64(-1), meta | (1 << K.HOP_SHIFT)  # type: ignore[return-value]
 
 
-@njit(cache=True)
-def stranded(s: Tables, link: int, t: int) -> None:
-    """A packet that came by a link, or waits for it, has no way on at `t`."""
-    if s.scal[K.ERROR] == 0:
-        s.scal[K.ERROR], s.scal[K.ERROR_LINK], s.scal[K.ERROR_T] = K.STRANDED, link, t
-
-
 @njit(cache=True, forceinline=True)
 def along(s: Tables, v: int, meta: int) -> tuple[int, int]:
     """Return the link on which the path of a packet leaves switch `v`, and its record's meta with the hop behind that."""
@@ -81,6 +75,17 @@ def along(s: Tables, v: int, meta: int) -> tuple[int, int]:
     if s.scal[K.REROUTED] != 0 and (hop >= 8 or out < 0 or s.link_src[out] != v):
         return onward(s, v, meta)
     return out, meta + (1 << K.HOP_SHIFT)  # type: ignore[return-value]
+
+
+@njit(cache=True)
+def no_way(s: Tables, v: int, meta: int) -> bool:
+    """Whether switch `v` has no working port towards the destination of a packet, now that links have failed."""
+    out = np.int64(-1)
+    if s.scal[K.SPREAD] == K.BY_FLOW:
+        out, _ = along(s, v, meta)
+    else:
+        out = sprayed(s, v, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, 0)  # one that works, if any of the equal ones does
+    return out < 0 or s.link_src[out] != v or s.port[(out << K.PORT) + K.FREE] == K.NEVER
 
 
 @njit(cache=True)
@@ -130,6 +135,9 @@ def collect(s: Tables, link: int, end: int, n: int) -> int:
         ring[o + K.HEAD] += 1
         if arena[k + 1] & K.LOST:
             continue
+        if s.scal[K.FAILED] != 0 and no_way(s, s.link_dst[link], arena[k + 1]):
+            throw_away(s, link, k)
+            continue
         i, t, meta = n, arena[k], (arena[k + 1] & K.BELOW_INPUT) | place
         while i > 0 and (s.arrivals[2 * i - 2] > t or (s.arrivals[2 * i - 2] == t and s.arrivals[2 * i - 1] > meta)):
             s.arrivals[2 * i], s.arrivals[2 * i + 1] = s.arrivals[2 * i - 2], s.arrivals[2 * i - 1]
@@ -167,9 +175,6 @@ def deal(s: Tables, v: int, n: int) -> None:
             out = sprayed(s, v, flow, seq)
         else:
             out, filed = along(s, v, meta)
-            if out < 0:
-                stranded(s, s.in_idx[s.in_ptr[v] + (meta >> K.INPUT_SHIFT)], t)
-                continue
         if s.scal[K.SHARED] != 0 and not fits(s, v, out, packet_bytes(s, meta), t):
             s.count[(out << K.COUNT) + K.DROPS] += 1
             continue

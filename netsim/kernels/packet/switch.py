@@ -9,10 +9,11 @@ from numba import njit
 
 from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.detour import acknowledge_onward
+from netsim.kernels.packet.outage import throw_away
 from netsim.kernels.packet.pause import crowded, near, pool_crossings, settle_account, watch, watch_all
 from netsim.kernels.packet.port import on_wire, packet_bytes, play
 from netsim.kernels.packet.ring import insert
-from netsim.kernels.packet.spread import along, collect, deal, sprayed, stranded, total_bytes
+from netsim.kernels.packet.spread import along, collect, deal, no_way, sprayed, total_bytes
 from netsim.kernels.packet.tables import Tables
 
 
@@ -33,6 +34,8 @@ def gather_control(s: Tables, link: int, end: int) -> None:
         if s.scal[K.REROUTED] != 0 and (out < 0 or s.link_src[out] != s.link_dst[link]):
             acknowledge_onward(s, s.link_dst[link], t, meta)
             continue
+        if s.port[(out << K.PORT) + K.FREE] == K.NEVER:
+            continue  # a dead port
         filed = (meta & K.BELOW_INPUT) + (1 << K.HOP_SHIFT) | (s.link_input[link] << K.INPUT_SHIFT)
         insert(arena, ring, s.scal, n_links + out, K.MID, t, filed)
         s.port_next[out] = min(s.port_next[out], t)
@@ -45,7 +48,7 @@ def gather(s: Tables, link: int, end: int) -> int:
     arena, ring, scal, v, port_next = s.arena, s.ring, s.scal, s.link_dst[link], s.port_next
     o = link << K.RING
     head, mid, base, mask = ring[o + K.HEAD], ring[o + K.MID], ring[o + K.BASE], ring[o + K.MASK]
-    spraying = scal[K.SPREAD] == K.SPRAY
+    spraying, failed = scal[K.SPREAD] == K.SPRAY, scal[K.FAILED] != 0
     mtu, total, place = scal[K.MTU], 0, s.link_input[link] << K.INPUT_SHIFT
     while head < mid:
         k = base + ((head & mask) << 1)
@@ -55,15 +58,15 @@ def gather(s: Tables, link: int, end: int) -> int:
         head += 1
         if meta & K.LOST:
             continue
+        if failed and no_way(s, v, meta):
+            throw_away(s, link, k)
+            continue
         total += mtu if meta & K.CLASS_MASK == 0 else packet_bytes(s, meta)
         filed = (meta & K.BELOW_INPUT) + (1 << K.HOP_SHIFT)
         if spraying:
             out = sprayed(s, v, (meta >> K.FLOW_SHIFT) & K.FLOW_MASK, (meta >> K.SEQ_SHIFT) & K.SEQ_MASK)
         else:
             out, filed = along(s, v, meta & K.BELOW_INPUT)
-            if out < 0:
-                stranded(s, link, t)
-                continue
         insert(arena, ring, scal, out, K.INQ, t, filed | place)
         if t < port_next[out]:
             port_next[out] = t

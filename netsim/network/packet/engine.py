@@ -9,13 +9,14 @@ from netsim.kernels.packet.advance import advance
 from netsim.kernels.packet.bound import next_completion
 from netsim.kernels.packet.detour import change_paths, resettle
 from netsim.kernels.packet.lay import begin, open_flows, open_paths
+from netsim.kernels.packet.outage import go_down
 from netsim.kernels.packet.tables import Tables
 from netsim.kernels.structs import NIC, Array, Plan, Routes, Topology
 from netsim.network.api import PS_NEVER, Flows
 from netsim.network.packet import buffers
 from netsim.network.packet.footprint import Footprint, footprint, whole_paths
 from netsim.network.packet.parameters import parameters
-from netsim.network.packet.reroute import convergences, new_paths, refuse, routes_at
+from netsim.network.packet.reroute import convergences, new_paths, recovery, refuse, routes_at
 from netsim.network.packet.state import build, grown
 from netsim.units import format_time
 from topologies.names import link_name
@@ -156,8 +157,8 @@ class PacketEngine:
     def change_rates(self, t_ps: Array, link: Array, rate: Array) -> None:
         """Let links change to `rate` bytes/s at times to come, in order, before anything is added.
 
-        0: what is queued waits. Switches that choose avoid the link; `network.convergence` later, routing does everywhere, and what is
-        queued goes another way, if there is one. So packets may overtake each other.
+        0: the link fails, and what is on it or queued for it is lost. Switches that choose avoid it; `network.convergence` later,
+        routing does everywhere. So packets may overtake each other, and are sent again, whatever the flow control.
         """
         changes = sorted(zip(t_ps.tolist(), link.tolist(), rate.tolist(), strict=True))
         times = convergences(self._rate, changes, self.network.convergence)
@@ -165,6 +166,9 @@ class PacketEngine:
         if times:
             s = self.state
             s.scal[k.ORDERED] = 0
+            if not s.scal[k.RECOVERY]:
+                s.scal[k.RECOVERY], s.scal[k.TIMEOUT] = recovery(self.network), self.network.recovery.timeout
+                s.scal[k.ACKS] = max(int(s.scal[k.ACKS]), k.ANALYTIC)
             self.state = s._replace(seen=grown(s.seen, self.n_flows << k.SEEN))
 
     def _reroute(self) -> None:
@@ -199,6 +203,9 @@ class PacketEngine:
             s.port[q + k.SER_CONTROL] = int(s.scal[k.CONTROL_SIZE] * 1e12 / rate + 0.5)
         busy = s.port[q + k.FREE]
         s.port[q + k.FREE] = (self.now_ps if busy == k.NEVER else busy) if rate > 0 else k.NEVER
+        if rate == 0 and v >= self._first_nic:
+            s.scal[k.FAILED] = 1
+            go_down(self.tables, link, self.now_ps)
         if not s.mine[v]:
             return
         for table, place in ((s.port_next, link), (s.send_next, v), (s.send_block, v >> k.BLOCK_SHIFT)):
@@ -207,12 +214,13 @@ class PacketEngine:
     def counters(self) -> dict[str, Array]:
         """Return what each link has seen up to `now_ps`, int64[L]; bytes and packets are those of the data class.
 
+        `gone`: of the `drops`, those of packets that had left the port, and so are among `packets`.
         `queued` is the integral of the data queue over time (bytes x ps) modulo 2^64: differences of two moments are exact.
         """
         table = self.state.count.reshape(-1, 1 << k.COUNT)
         names = {
             "bytes": k.BYTES, "packets": k.PACKETS, "queue_max": k.QUEUE_MAX, "ecn": k.MARKS, "pause_ps": k.PAUSE_PS, "drops": k.DROPS,
-            "reordered": k.REORDERED, "control_bytes": k.CONTROL_BYTES,
+            "reordered": k.REORDERED, "control_bytes": k.CONTROL_BYTES, "gone": k.GONE,
         }  # fmt: skip
         queue = self.state.port.reshape(-1, 1 << k.PORT)[:, k.QUEUE]
         found = {name: table[:, column].copy() for name, column in names.items()}
@@ -416,11 +424,6 @@ class PacketEngine:
             raise InputError(
                 f"network.pfc.headroom: expected enough for what is on the way when a sender is paused; got {limit - xoff} B, which "
                 f"{link_name(self.topology, link)} exceeded at {format_time(t)}"
-            )
-        if error == k.STRANDED:
-            raise InputError(
-                f"topology.faults: expected another way for packets under way when a link fails; got none at {format_time(t)} from "
-                f"{link_name(self.topology, link)} (NICs do not send again between planes that no cable joins)"
             )
         if error == k.TOO_LATE:
             raise InputError(

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from netsim.config.network import Network
 from netsim.errors import InputError
 from netsim.kernels import routing
+from netsim.kernels.packet import layout as k
 from netsim.kernels.structs import Array, Routes, Topology
 from netsim.network.packet.footprint import whole_paths
 from netsim.units import format_time
@@ -19,6 +21,17 @@ def convergences(rate: Array, changes: list[tuple[int, int, float]], after_ps: i
             times.add(t + after_ps)
         rate[link] = new
     return sorted(times)
+
+
+def recovery(network: Network) -> int:
+    """Return how packets that a failure has lost are sent again.
+
+    Where packets of a flow take several paths, go-back-N would take every one that is overtaken for lost, and a lossless network has no
+    other losses: receivers keep what is early, and senders go back after the timeout.
+    """
+    if network.recovery.mode == "selective":
+        return k.SELECTIVE
+    return k.GO_BACK_N if network.spreading == "flow" else k.TIMEOUTS
 
 
 def routes_at(topology: Topology, routes: Routes, rate: Array) -> Routes:
