@@ -2,7 +2,7 @@
 
 device = load_device(run.compute)
 answer = times(device, kernels)                # t_ps, sigma, source of each
-missed = report(device, kernels, counts)       # what rests on measurements, and an interval for the sum
+missed = report(device.card, kernels, answer, counts)     # what rests on measurements, and an interval for the sum
 """
 
 from compute.device import Device, load_device

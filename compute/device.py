@@ -20,14 +20,15 @@ FLOOR = 0.01
 
 
 class Device(NamedTuple):
-    """A GPU: figures, and N measured rows in F families.
+    """A GPU: figures, and N measured rows in F families, each from one table.
 
-    x float64[N, DIMS] coordinates; y float64[N] log(time / ideal time); ptr int64[F + 1] rows of a family; slope float64[F] variance of y
-    per unit of distance; exact bool[N]: the row is of the very kernel, not of a stand-in library.
+    family: numbers of the families of each table by name, the last table first; x float64[N, DIMS] coordinates; y float64[N]
+    log(time / ideal time); ptr int64[F + 1] rows of a family; slope float64[F] variance of y per unit of distance; exact bool[N]: the row
+    is of the very kernel, not of a stand-in library.
     """
 
     card: DeviceCard
-    family: dict[str, int]
+    family: tuple[dict[str, int], ...]
     ptr: np.ndarray
     x: np.ndarray
     y: np.ndarray
@@ -36,6 +37,7 @@ class Device(NamedTuple):
     fused: np.ndarray  # bool[F] times hold the quantisation of activations
     scopes: tuple[str, ...]  # where ratios are looked for, nearest first
     ratios: dict[tuple[str, str], tables.Ratio]
+    kernels: tuple[Kernel, ...]  # of the rows
 
 
 def load_device(config: Compute) -> Device:
@@ -44,35 +46,31 @@ def load_device(config: Compute) -> Device:
 
 
 def build(card: DeviceCard, sheets: list[list[tables.Row]], ratios: dict[tuple[str, str], tables.Ratio] | None = None) -> Device:
-    """Sort rows into families (those of a later table replace the same family of an earlier one) and calibrate each by leave-one-out."""
+    """Sort the rows of each table into families and calibrate each by leave-one-out; `InputError` for rows without sizes."""
     ratios = tables.read_ratios() if ratios is None else ratios
     scopes = (*(Path(name).stem for name in reversed(card.tables)), card.arch, "*")
-    rows: dict[str, list[tables.Row]] = {}
-    for sheet in sheets:
-        by_family: dict[str, list[tables.Row]] = {}
-        for row in sheet:
-            by_family.setdefault(family_of(row.kernel), []).append(row)
-        rows |= by_family
-    if wrong := [
-        f"compute.device.tables: {card.name}: cannot place {row.kernel}"
-        for sheet in rows.values()
-        for row in sheet
-        if not _sane(row.kernel)
-    ]:
+    if wrong := [f"compute.device.tables: {card.name}: cannot place {row.kernel}" for s in sheets for row in s if not _sane(row.kernel)]:
         raise InputError(wrong)
 
     def shift(row: tables.Row) -> float:
         return library_shift(card, scopes, ratios, row)
 
-    names = list(rows)
-    flat = [row for name in names for row in sorted(rows[name], key=lambda row: shift(row) != 0.0)]  # a hit finds the very kernel first
-    ptr = np.cumsum([0] + [len(rows[name]) for name in names])
+    family: list[dict[str, int]] = []
+    groups: list[list[tables.Row]] = []
+    for sheet in reversed(sheets):
+        by_family: dict[str, list[tables.Row]] = {}
+        for row in sorted(sheet, key=lambda row: shift(row) != 0.0):  # a hit finds the very kernel first
+            by_family.setdefault(family_of(row.kernel), []).append(row)
+        family.append({name: len(groups) + i for i, name in enumerate(by_family)})
+        groups += by_family.values()
+    flat = [row for rows in groups for row in rows]
+    ptr = np.cumsum([0] + [len(rows) for rows in groups])
     x = np.array([coordinates(card, row.kernel) for row in flat], dtype=float).reshape(-1, DIMS)
     y = np.array([log(row.time_us * 1e-6 / ideal_s(card, row.kernel)) + shift(row) for row in flat])
     exact = np.array([shift(row) == 0.0 and not card.projected_from for row in flat], dtype=bool)
-    fused = np.array([any(row.fused == "quantise" for row in rows[name]) for name in names], dtype=bool)
+    fused = np.array([any(row.fused == "quantise" for row in rows) for rows in groups], dtype=bool)
     slope = calibrate(ptr, x, y)
-    return Device(card, {n: i for i, n in enumerate(names)}, ptr, x, y, slope, exact, fused, scopes, ratios)
+    return Device(card, tuple(family), ptr, x, y, slope, exact, fused, scopes, ratios, tuple(row.kernel for row in flat))
 
 
 def _sane(kernel: Kernel) -> bool:
@@ -96,17 +94,11 @@ def library_shift(card: DeviceCard, scopes: tuple[str, ...], ratios: dict[tuple[
     return log(ratio.value) if ratio else 0.0
 
 
-def leave_one_out(ptr: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Predict every row from the others of its family; return log errors (prediction - measured) and unscaled variances."""
+def calibrate(ptr: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Variance of y per unit of unscaled kriging variance, family by family, from predicting every row from the others of its family."""
     family = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
     mean, variance, _ = estimate(x, family, ptr, x, y, np.arange(len(y)))
-    return mean - y, variance
-
-
-def calibrate(ptr: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Variance of y per unit of unscaled kriging variance, family by family; at least what repeated measurements scatter."""
-    error, variance = leave_one_out(ptr, x, y)
-    slope = np.empty(len(ptr) - 1)
+    error, slope = mean - y, np.empty(len(ptr) - 1)
     for f in range(len(slope)):
         part = slice(ptr[f], ptr[f + 1])
         few = ptr[f + 1] - ptr[f] < 4  # too few to judge: assume a spread of 20 percent per factor e

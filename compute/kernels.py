@@ -1,9 +1,21 @@
 """Kernels: what a GPU executes, the floating-point operations and bytes that it takes, and its shortest possible time.
 
-The ideal time of a kernel is max(operations / peak, bytes / bandwidth) + the duration of an empty kernel. Everything measured is kept and
-interpolated as log(time / ideal time), which is smooth where time itself spans five orders of magnitude.
+The ideal time of a kernel is max(operations / peak, bytes / bandwidth) + the duration of an empty kernel, of several where the groups of
+a grouped GEMM are launched one by one. Everything measured is kept and interpolated as log(time / ideal time), which is smooth where time
+itself spans five orders of magnitude.
+
+filled = share of SM time that a grid of tiles can keep busy, between 0 and 1 (wave and tile quantisation):
+
+    gemm, grouped_gemm   m n / (waves * SMs * tile) with 128 x 256 output tiles dealt to the SMs in waves, the better of both orientations
+    attention            query-key pairs of all heads / (SMs * pairs of the longest tile): a tile is 256 rows of queries (128 rows of keys
+                         in backward) against the whole sequence, and no kernel ends before its longest tile
+
+For GEMMs, whose libraries choose among many tiles and split k, it is a coordinate of interpolation (compute/families.py). The tiles of an
+attention follow from the algorithm: its operations take sqrt(filled) of the peak, as clocks are higher where SMs idle and tiles differ in
+length; leave-one-out over all attention tables prefers the square root to no dependence and to the first power.
 """
 
+from math import ceil, sqrt
 from typing import NamedTuple
 
 from netsim.config.compute import DeviceCard
@@ -101,6 +113,36 @@ def moved_bytes(kernel: Kernel) -> float:
     return float(kernel.nbytes)
 
 
+TILES = ((128, 256), (256, 128))
+ATTENTION_TILE = {"fwd": 256, "bwd": 128}
+"""Rows that an SM works on at a time: of queries in forward (two tiles of 128, FlashAttention-3 and -4, cuDNN), of keys in backward."""
+
+STREAMS = 4
+"""Among which TransformerEngine deals the groups of a grouped GEMM (`multi_stream_cublas`)."""
+
+
+def filled(card: DeviceCard, kernel: Kernel) -> float:
+    """Share of SM time that the tiles of a GEMM or an attention can keep busy, above 0 and at most 1."""
+    if kernel.kind in GEMM_KINDS:
+        outputs = kernel.m * kernel.n * kernel.groups
+        waves = {(a, b): ceil(ceil(kernel.m / a) * ceil(kernel.n / b) * kernel.groups / card.sms) for a, b in TILES}
+        return max(outputs / (count * card.sms * a * b) for (a, b), count in waves.items())
+    if kernel.kind == "attention":
+        longest = ATTENTION_TILE[kernel.direction] * kernel.seq_kv
+        return min(1.0, kernel.batch * kernel.heads * attended_pairs(kernel) / (card.sms * longest))
+    return 1.0
+
+
+def compute_s(card: DeviceCard, kernel: Kernel) -> float:
+    """Seconds of a kernel's operations at peak; of an attention's, on the part of the GPU that it fills."""
+    return flops(kernel) / (peak_of(card, kernel.dtype) * (sqrt(filled(card, kernel)) if kernel.kind == "attention" else 1.0))
+
+
+def empty_s(card: DeviceCard, kernel: Kernel) -> float:
+    """Seconds of the empty kernels behind one entry: groups that are no batch are kernels of their own, dealt to streams."""
+    return card.launch / PS_PER_S * (ceil(kernel.groups / STREAMS) if kernel.kind == "grouped_gemm" and not kernel.batch else 1)
+
+
 def peak_of(card: DeviceCard, dtype: str) -> float:
     """Dense peak of a precision in FLOP/s; one that the GPU lacks runs at the next wider one it has."""
     while dtype not in card.peak and dtype in WIDER:
@@ -109,5 +151,5 @@ def peak_of(card: DeviceCard, dtype: str) -> float:
 
 
 def ideal_s(card: DeviceCard, kernel: Kernel) -> float:
-    """Shortest possible time in seconds: roofline at peak rates, plus the empty kernel."""
-    return max(flops(kernel) / peak_of(card, kernel.dtype), moved_bytes(kernel) / card.hbm) + card.launch / PS_PER_S
+    """Shortest time to expect, in seconds: roofline at peak rates, plus the empty kernel."""
+    return max(compute_s(card, kernel), moved_bytes(kernel) / card.hbm) + empty_s(card, kernel)

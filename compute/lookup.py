@@ -1,8 +1,9 @@
 """Lookup: exact row, else kriging among measured rows, else roofline with the device's efficiency.
 
-A kernel whose own family has no rows borrows one that has, through named ratios (compute/tables/ratios.csv): backward GEMM layouts from
-forward, attention backward from forward, block-scaled precisions from fp8, grouped GEMMs from dense ones. Each ratio's spread adds to the
-uncertainty.
+Each table of a card gives one answer: from the kernel's own family, or where the table has no such rows from the nearest relative's through
+named ratios (compute/tables/ratios.csv): backward GEMM layouts from forward, attention backward from forward, block-scaled precisions from
+fp8, grouped GEMMs from dense ones. The ratio's spread adds to the uncertainty, and so does, for all tables but the last, what campaigns on
+one GPU disagree by. The surest answer counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,14 @@ import numpy as np
 
 from compute.device import FLOOR, Device, ratio_of
 from compute.families import coordinates, family_of
-from compute.kernels import GEMM_KINDS, Kernel, flops, ideal_s, moved_bytes, peak_of
+from compute.kernels import GEMM_KINDS, Kernel, compute_s, empty_s, flops, ideal_s, moved_bytes
 from compute.kriging import DIMS, estimate
 from netsim.units import PS_PER_S
 
 EXACT, INTERPOLATED, ROOFLINE = 0, 1, 2
 """Where an answer comes from: a measured row of this shape, measured neighbours, or roofline with the device's efficiency."""
+BETWEEN, NONE = -1, -2
+"""In place of the row of a kernel: rows near it, and no family that knows of it."""
 ROOFLINE_SIGMA = 0.3
 """Relative standard deviation of a roofline answer: what such answers miss the tables by (docs/compute.md)."""
 
@@ -35,7 +38,10 @@ class Times(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """A kernel whose family has rows, and the ratio that leads from its time to the wanted one; `layout` is the part of a backward GEMM."""
+    """A family with rows of a kernel or of a relative of it, and the ratio that leads from its time to the wanted one.
+
+    sigma: of the ratio. own: the family is the kernel's. layout: the part of the ratio that is a backward layout's.
+    """
 
     kernel: Kernel
     family: int
@@ -45,17 +51,18 @@ class Stand(NamedTuple):
     layout: float
 
 
-def stand_in(device: Device, kernel: Kernel) -> Stand | None:
-    """The kernel itself where its family has rows, else the nearest one that has, else None."""
-    for other, names in _relatives(kernel):
-        family = device.family.get(family_of(other))
-        if family is None:
-            continue
-        found = [ratio_of(device.scopes, device.ratios, name) for name in names]
-        if all(ratio is not None for ratio in found):
-            layout = sum(log(r.value) for name, r in zip(names, found, strict=True) if r and name.startswith(BACKWARD))
-            return Stand(other, family, sum(log(r.value) for r in found if r), hypot(*(r.sigma for r in found if r)), not names, layout)
-    return None
+def stands(device: Device, kernel: Kernel) -> Iterator[Stand]:
+    """The nearest family in each table of the card, of the last table first; none where a table has no relative that ratios lead from."""
+    relatives = [(other, family_of(other), names) for other, names in _relatives(kernel)]
+    for age, families in enumerate(device.family):
+        for other, name, ratios in relatives:
+            found = [ratio_of(device.scopes, device.ratios, ratio) for ratio in ratios]
+            if name in families and None not in found:
+                known = [ratio for ratio in found if ratio is not None]
+                layout = sum(log(r.value) for ratio, r in zip(ratios, known, strict=True) if ratio.startswith(BACKWARD))
+                sigma = hypot(*(r.sigma for r in known), device.card.systematic if age else 0.0)
+                yield Stand(other, families[name], sum(log(r.value) for r in known), sigma, not ratios, layout)
+                break
 
 
 def _relatives(kernel: Kernel) -> Iterator[tuple[Kernel, tuple[str, ...]]]:
@@ -98,22 +105,47 @@ def times(device: Device, kernels: Sequence[Kernel], sustained: bool = True) -> 
 
     `sustained`: hold GEMMs to the rates that the power limit allows in the long run (tables may have been measured in short bursts).
     """
-    stands = [stand_in(device, kernel) for kernel in kernels]
-    query = np.array([coordinates(device.card, s.kernel) if s else (0.0,) * DIMS for s in stands], dtype=float).reshape(-1, DIMS)
-    family = np.array([s.family if s else -1 for s in stands], dtype=np.int64)
-    mean, variance, hit = estimate(query, family, device.ptr, device.x, device.y)
-    own_sigma = np.where(hit >= 0, FLOOR, np.sqrt(variance * device.slope[family])) if len(device.slope) else np.zeros(len(kernels))
-    seconds, sigma, source = np.empty(len(kernels)), np.empty(len(kernels)), np.empty(len(kernels), np.int8)
-    for i, (kernel, stand) in enumerate(zip(kernels, stands, strict=True)):
-        if stand is None:
-            seconds[i], sigma[i], source[i] = roofline_s(device, kernel), ROOFLINE_SIGMA, ROOFLINE
-        else:
-            seconds[i], sigma[i] = _scaled(device, kernel, stand, mean[i], own_sigma[i])
-            source[i] = EXACT if stand.own and hit[i] >= 0 and device.exact[hit[i]] else INTERPOLATED
+    seconds, sigma, layout, row = _best(device, kernels)
+    for i, kernel in enumerate(kernels):
         if sustained and kernel.kind in GEMM_KINDS and kernel.dtype in device.card.sustained:
-            layout = exp(stand.layout) if stand else 1.0
-            seconds[i] = max(seconds[i], layout * flops(kernel) / device.card.sustained[kernel.dtype])
+            seconds[i] = max(seconds[i], exp(layout[i]) * flops(kernel) / device.card.sustained[kernel.dtype])
+    source = np.array([ROOFLINE if r == NONE else EXACT if r >= 0 and device.exact[r] else INTERPOLATED for r in row], dtype=np.int8)
     return Times(np.rint(seconds * PS_PER_S).astype(np.int64), np.hypot(sigma, device.card.projection_sigma), source)
+
+
+def leave_one_out(device: Device) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Look up every row as if it were not there: log errors (prediction - measured), sigma, and whether any other row tells of it.
+
+    Rows that hold quantisation are compared with it. `False` where another library was measured at the very shape: that is no test.
+    """
+    seconds, sigma, _, row = _best(device, device.kernels, np.arange(len(device.y)))
+    fused = np.repeat(device.fused, np.diff(device.ptr))
+    ideal = np.array([ideal_s(device.card, kernel) for kernel in device.kernels])
+    spent = np.array([quantise_s(device, kernel) if f else 0.0 for kernel, f in zip(device.kernels, fused, strict=True)])
+    measured = np.maximum(np.exp(device.y) * ideal, np.where(fused, ideal + spent, 0.0))
+    return np.log((seconds + spent) / measured), sigma * seconds / (seconds + spent), row == BETWEEN
+
+
+def _best(device: Device, kernels: Sequence[Kernel], skip: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+    """Surest answer to each kernel: seconds, sigma, log of the layout's ratio, and the row of this very kernel (or BETWEEN, NONE).
+
+    skip: int64[K], a row to leave out for each.
+    """
+    known = [list(stands(device, kernel)) for kernel in kernels]
+    flat = [stand for some in known for stand in some]
+    of = [i for i, some in enumerate(known) for _ in some]
+    query = np.array([coordinates(device.card, stand.kernel) for stand in flat], dtype=float).reshape(-1, DIMS)
+    family = np.array([stand.family for stand in flat], dtype=np.int64)
+    mean, variance, hit = estimate(query, family, device.ptr, device.x, device.y, None if skip is None else skip[of])
+    own_sigma = np.where(hit >= 0, FLOOR, np.sqrt(variance * device.slope[family])) if len(device.slope) else np.zeros(len(flat))
+    seconds = np.array([roofline_s(device, kernel) for kernel in kernels])
+    sigma, layout, row = np.full(len(kernels), ROOFLINE_SIGMA), np.zeros(len(kernels)), np.full(len(kernels), NONE)
+    for j, (i, stand) in enumerate(zip(of, flat, strict=True)):
+        took, unsure = _scaled(device, kernels[i], stand, mean[j], own_sigma[j])
+        if row[i] == NONE or unsure < sigma[i]:
+            seconds[i], sigma[i], layout[i] = took, unsure, stand.layout
+            row[i] = hit[j] if stand.own and hit[j] >= 0 else BETWEEN
+    return seconds, sigma, layout, row
 
 
 def _scaled(device: Device, kernel: Kernel, stand: Stand, mean: float, own_sigma: float) -> tuple[float, float]:
@@ -140,5 +172,4 @@ def roofline_s(device: Device, kernel: Kernel) -> float:
     efficiency = card.memory_efficiency.get(
         f"{kernel.kind}.{kernel.direction}", card.memory_efficiency.get(kernel.kind, card.hbm_efficiency)
     )
-    busy = max(flops(kernel) / (peak_of(card, kernel.dtype) * share), moved_bytes(kernel) / (card.hbm * efficiency))
-    return busy + card.launch / PS_PER_S
+    return max(compute_s(card, kernel) / share, moved_bytes(kernel) / (card.hbm * efficiency)) + empty_s(card, kernel)

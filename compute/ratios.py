@@ -1,7 +1,8 @@
 """Ratios that stand in for missing measurements, derived from the tables themselves: python -m compute.ratios
 
 Each is a factor on time. Where a device measured both kernels, the ratio is the median over rows of measured time over the time that
-kriging gives the other family at the same shape, both relative to their ideal times; sigma is 1.4826 times the median absolute deviation.
+kriging gives the other family at the same shape, both relative to their ideal times; sigma is the root mean square of what single rows are
+off it.
 Hopper, where backward layouts have no rows, takes the geometric mean of Ampere and Blackwell, and half their difference adds to sigma.
 """
 
@@ -20,30 +21,28 @@ from compute.kriging import estimate
 from compute.tables import Ratio, Row
 
 Ratios = dict[tuple[str, str], Ratio]
-FULL_WEIGHT = 1.4826
 FILLED = 1000
 """Tokens per group from which grouped GEMMs are compared with dense ones; dense tables have no rows for fewer."""
 
 
 def bare(name: str) -> Device:
-    """A device with its first shipped table and no ratios."""
-    card = cards.card(name)
-    return build(card, [tables.read(card.tables[-1])], {})
+    """A device with the table of its name and no ratios."""
+    return build(cards.card(name), [tables.read(f"{name}.csv")], {})
 
 
 def log_gaps(device: Device, rows: list[Row], relative: Device, family: str, as_kernel: dict[str, Any]) -> np.ndarray:
     """log(measured / ideal) of rows minus what `family` of `relative` says at the same shape (with some fields of the kernel replaced)."""
     others = [row.kernel._replace(**as_kernel) for row in rows]
     query = np.array([coordinates(relative.card, k) for k in others]).reshape(len(rows), -1)
-    index = np.full(len(rows), relative.family[family], np.int64)
+    index = np.full(len(rows), relative.family[0][family], np.int64)
     mean, _, _ = estimate(query, index, relative.ptr, relative.x, relative.y)
     return np.array([log(row.time_us * 1e-6 / ideal_s(device.card, row.kernel)) for row in rows]) - mean
 
 
 def summary(gaps: np.ndarray, source: str) -> Ratio:
-    """Median and robust spread of log ratios."""
+    """Median of log ratios, and how far single ones are off it."""
     middle = float(np.median(gaps))
-    return Ratio(exp(middle), max(FULL_WEIGHT * float(np.median(np.abs(gaps - middle))), 0.01), len(gaps), source)
+    return Ratio(exp(middle), max(float(np.sqrt(np.mean((gaps - middle) ** 2))), 0.01), len(gaps), source)
 
 
 def between(one: Ratio, other: Ratio) -> Ratio:
@@ -63,8 +62,10 @@ def _tokens(kernel: Kernel) -> int:
 def layouts() -> Ratios:
     """Backward GEMM layouts from forward, grouped GEMMs from dense ones, attention backward from forward."""
     found: Ratios = {}
-    for name, arch in (("a100_pcie", "ampere"), ("b200_simumax", "blackwell")):
-        device, sheet = bare(name), tables.read(f"{name}.csv")
+    simumax = next(key for key, source in tables.sources().items() if source.startswith("SimuMax"))
+    for arch, names in (("ampere", ("a100_pcie",)), ("blackwell", ("b200_simumax", "b200"))):
+        sheet = [row for name in names for row in tables.read(f"{name}.csv") if row.source == simumax]
+        device = build(cards.card(names[0]), [sheet], {})
         source = f"SimuMax kernel efficiencies, {device.card.name}"
         for key, family, other, as_kernel in (
             ("gemm.dgrad", "gemm/dgrad/bf16", "gemm/fwd/bf16", {}),

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compute.device import Device
 from compute.kernels import Kernel
-from compute.lookup import EXACT, INTERPOLATED, ROOFLINE, times
+from compute.lookup import EXACT, INTERPOLATED, ROOFLINE, Times
+from netsim.config.compute import DeviceCard
 
 NINE_IN_TEN = 1.645
 
@@ -43,14 +43,13 @@ class MissReport(NamedTuple):
     missed: tuple[Missed, ...]
 
 
-def report(device: Device, kernels: Sequence[Kernel], counts: Sequence[int], worst: int = 10) -> MissReport:
-    """Weigh kernels by how often each runs; `missed` holds the `worst` shapes on which most unmeasured time rests."""
-    answer = times(device, kernels)
+def report(card: DeviceCard, kernels: Sequence[Kernel], answer: Times, counts: Sequence[int], worst: int = 10) -> MissReport:
+    """Weigh the answers to kernels by how often each runs; `missed` holds the `worst` shapes on which most unmeasured time rests."""
     weight = np.asarray(counts, dtype=float) * answer.t_ps
     total = float(weight.sum())
     by_source = [float(weight[answer.source == s].sum()) / total if total else 0.0 for s in (EXACT, INTERPOLATED, ROOFLINE)]
-    single = np.maximum(answer.sigma**2 - device.card.projection_sigma**2, 0.0)
-    shared = np.hypot(device.card.systematic, device.card.projection_sigma)
+    single = np.maximum(answer.sigma**2 - card.projection_sigma**2, 0.0)
+    shared = np.hypot(card.systematic, card.projection_sigma)
     deviation = NINE_IN_TEN * float(np.sqrt((weight**2 * single).sum() + (shared * total) ** 2))
     order = [i for i in np.argsort(-weight, kind="stable") if answer.source[i] != EXACT and weight[i] > 0][:worst]
     missed = tuple(

@@ -96,6 +96,12 @@ def write(path: Path, rows: Iterable[Row]) -> None:
             out.writerow([*cells, f"{row.time_us:.6g}", row.fused, row.library, row.source])
 
 
+def sources() -> dict[str, str]:
+    """Where rows come from, by key."""
+    with (FOLDER / "sources.csv").open(newline="") as file:
+        return {entry["key"]: entry["source"] for entry in csv.DictReader(file)}
+
+
 def read_ratios(name: str = "ratios.csv") -> dict[tuple[str, str], Ratio]:
     """Ratios by (name, scope); the scope is an architecture, a device or '*'."""
     with (FOLDER / name).open(newline="") as file:

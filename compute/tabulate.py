@@ -4,8 +4,9 @@
 
 `kernels.csv` collects timings of many public sources (GEMM by shape, attention, layer operations); `kernel_efficiency.csv` the GEMM,
 grouped GEMM and attention shapes of Megatron training that SimuMax measured. One family of a device comes from one campaign: the one with
-most shapes. What other campaigns measured on the same device goes to cross_check.csv, and what is more than one kernel (whole MoE layers,
-profiles of steps) to fused.csv; both are for checks only. The ratios that stand in for missing families are derived by `compute.ratios`.
+most shapes. What other campaigns measured on the same device, or one measured in a short burst, goes to cross_check/, and what is more than
+one kernel (whole MoE layers, profiles of steps) to fused.csv; both are for checks only. The ratios that stand in for missing families are
+derived by `compute.ratios`.
 """
 
 import argparse
@@ -60,6 +61,9 @@ VIDUR_MODELS = {"Llama-2-70b-hf": (8192, 28672, 64, 8), "Llama-2-7b-hf": (4096, 
 """hidden, FFN hidden, heads, kv heads of the profiled models; head dim 128."""
 PRIMARY = ("ai-dynamo/aiconfigurator", "deepseek-ai/DeepGEMM", "SimuMax")
 SIMUMAX = "SimuMax v1.2 configs/system (measured kernel efficiencies)"
+SETTLED_US = 1000.0
+"""Dense GEMMs of SimuMax's B200 node that take less were over within 0.1 s (100 calls back to back, simu_tools/efficency_test/
+test_gemm_efficiency.py) and caught the clock before or after the power limit acted: docs/compute.md, section on the two states."""
 
 
 def number(text: str) -> int:
@@ -171,21 +175,22 @@ def simumax_row(entry: dict[str, str]) -> Row:
     return Row(kernel, time_us, "", "flash-attn 2" if entry["gpu"].startswith("A100") else "cudnn", SIMUMAX)
 
 
-def place(row: Row, gpu: str) -> tuple[str, ...]:
-    """Tables that take a row: the device's own, or 'cross_check'."""
+def settled(row: Row) -> bool:
+    """Whether SimuMax's 25 calls of warm-up and 75 of measurement lasted longer than the power limit needs to act."""
+    return row.time_us >= SETTLED_US
+
+
+def place(row: Row, gpu: str) -> str:
+    """Table that takes a row: the device's own, or 'cross_check' of the device."""
     device, kind = DEVICES[gpu], row.kernel.kind
-    if (
-        row.source == SIMUMAX and device == "b200_simumax"
-    ):  # attention and grouped GEMMs speak for any B200; dense GEMMs show this node's power limit
-        return ("b200_simumax",) if kind == "gemm" else ("b200_simumax", "b200")
+    check = f"cross_check/{device}"
+    if device == "b200_simumax":  # attention and grouped GEMMs speak for any B200; dense GEMMs show this node's power limit
+        return "b200" if kind != "gemm" else device if settled(row) else check
     if kind == "attention":
-        return (device,) if row.source == SIMUMAX or row.library in ("trtllm", "cudnn") else ("cross_check",)
+        return device if row.source == SIMUMAX or row.library in ("trtllm", "cudnn") else check
     if kind in ("gemm", "grouped_gemm"):
-        nvfp4 = row.kernel.dtype == "nvfp4"
-        return (device,) if row.source.startswith(PRIMARY) and not nvfp4 else ("cross_check",)
-    return (
-        (device,) if kind in ("residual", "embedding") else ("cross_check",)
-    )  # vLLM's norm, SwiGLU and RoPE are not the kernels of training
+        return device if row.source.startswith(PRIMARY) and row.kernel.dtype != "nvfp4" else check
+    return device if kind in ("residual", "embedding") else check  # vLLM's norm, SwiGLU and RoPE are not the kernels of training
 
 
 def merged(rows: list[Row]) -> list[Row]:
@@ -209,13 +214,11 @@ def collect(kernels: Path, efficiency: Path) -> tuple[dict[str, list[Row]], list
                 fused.append(entry)
                 continue
             sources[entry["source"]] = (entry["software"], entry["confidence"])
-            for table in place(row, entry["gpu"]):
-                by_table[f"{table}/{DEVICES[entry['gpu']]}" if table == "cross_check" else table].append(row)
+            by_table[place(row, entry["gpu"])].append(row)
     with efficiency.open(newline="") as file:
         for entry in csv.DictReader(file):
             row = simumax_row(entry)
-            for table in place(row, entry["gpu"]):
-                by_table[table].append(row)
+            by_table[place(row, entry["gpu"])].append(row)
     return {name: merged(rows) for name, rows in by_table.items()}, fused, sources
 
 

@@ -1,9 +1,12 @@
 """Operations, bytes and ideal times against figures worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from compute import cards
-from compute.kernels import Kernel, attended_pairs, flops, ideal_s, moved_bytes, peak_of
+from compute.kernels import Kernel, attended_pairs, compute_s, filled, flops, ideal_s, moved_bytes, peak_of
+from tests.test_compute_lookup import CARD
 
 
 def test_gemm_counts_two_operations_per_product_in_every_group():
@@ -35,6 +38,31 @@ def test_ideal_time_is_the_higher_roof_and_an_empty_kernel():
     big = Kernel("gemm", m=8192, n=8192, k=8192)
     assert ideal_s(card, big) == pytest.approx(2 * 8192**3 / 989.4e12 + 2e-6)
     assert ideal_s(card, Kernel("norm", nbytes=335_000_000)) == pytest.approx(1e-4 + 2e-6)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "groups", "sms", "share"), [(128, 256, 1, 1, 1.0), (256, 128, 1, 1, 1.0), (128, 256, 3, 2, 0.75), (64, 256, 1, 1, 0.5)]
+)
+def test_waves_of_gemm_tiles_by_hand(m, n, groups, sms, share):
+    kernel = Kernel("grouped_gemm", m=m, n=n, k=64, groups=groups)
+    assert filled(replace(CARD, sms=sms), kernel) == pytest.approx(share)
+
+
+def test_an_attention_ends_no_earlier_than_its_longest_tile():
+    """One unmasked head of 2,560 tokens is 10 tiles of 256 queries, or 20 of 128 keys in backward: 40 SMs are filled to 1/4, 1/2."""
+    one = Kernel("attention", batch=1, seq_q=2560, seq_kv=2560, heads=1, kv_heads=1, head_dim=64, causal=False)
+    for direction, sms, share in (("fwd", 10, 1.0), ("fwd", 40, 0.25), ("bwd", 40, 0.5), ("bwd", 10, 1.0)):
+        kernel = one._replace(direction=direction)
+        card = replace(CARD, sms=sms)
+        assert filled(card, kernel) == pytest.approx(share)
+        assert compute_s(card, kernel) == pytest.approx(flops(kernel) / 1e14 / share**0.5)
+    assert filled(replace(CARD, sms=40), one._replace(causal=True)) == pytest.approx(0.125, rel=1e-3)  # half the pairs, one tile as long
+
+
+def test_experts_launched_one_by_one_are_as_many_empty_kernels_on_four_streams():
+    kernel = Kernel("grouped_gemm", m=1, n=1, k=1, groups=9)
+    assert ideal_s(CARD, kernel) == pytest.approx(3e-6, rel=1e-3)
+    assert ideal_s(CARD, kernel._replace(batch=1)) == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_a_precision_that_the_gpu_lacks_runs_at_the_next_wider_one():

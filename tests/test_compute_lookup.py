@@ -8,9 +8,9 @@ import pytest
 from compute import cards, tables
 from compute.api import EXACT, INTERPOLATED, ROOFLINE, Kernel, flops, load_device, peak_flops, times
 from compute.device import build
-from compute.families import coordinates, family_of, utilisation
+from compute.families import coordinates, family_of
 from compute.kernels import ideal_s
-from compute.lookup import quantise_s, roofline_s, stand_in
+from compute.lookup import leave_one_out, quantise_s, roofline_s, stands
 from compute.tables import Ratio, Row
 from netsim.config.compute import Compute, DeviceCard
 
@@ -63,7 +63,7 @@ def test_precisions_chain_their_ratios_relative_to_their_own_peak():
     }
     device = toy([gemm(n, 0.5) for n in (1024, 2048, 4096, 8192)], ratios)
     kernel = Kernel("gemm", "dgrad", "mxfp8", m=4096, n=4096, k=4096)
-    stand = stand_in(device, kernel)
+    [stand] = stands(device, kernel)
     assert stand.kernel == Kernel("gemm", m=4096, n=4096, k=4096) and stand.sigma == pytest.approx(0.05)
     assert times(device, [kernel]).t_ps[0] / 1e12 == pytest.approx(ideal_s(CARD, kernel) / 0.5 * 1.1 * 1.2 * 1.3)
 
@@ -113,31 +113,47 @@ def test_adding_into_a_wide_gradient_comes_on_top_of_the_power_limit():
     assert times(device, [kernel]).t_ps[0] / 1e12 == pytest.approx(1.25 * flops(kernel) / 6e13)
 
 
-def test_a_later_table_replaces_whole_families_of_an_earlier_one():
-    shipped, own = [gemm(1024, 0.5), gemm(2048, 0.5), Row(Kernel("residual", nbytes=10**8), 200.0)], [gemm(2048, 0.25)]
-    device = build(CARD, [shipped, own], {})
-    answer = times(device, [Kernel("gemm", m=n, n=n, k=n) for n in (1024, 2048)] + [shipped[2].kernel])
-    assert list(answer.source) == [INTERPOLATED, EXACT, EXACT]
-    assert answer.t_ps[1] / 1e6 == pytest.approx(own[0].time_us)
+def test_of_several_tables_the_surest_answers_and_the_last_wins_ties():
+    shipped = [gemm(1024, 0.5), gemm(2048, 0.5), gemm(8192, 0.5), Row(Kernel("residual", nbytes=10**8), 200.0)]
+    own = [gemm(2048, 0.25), gemm(2560, 0.25)]
+    device = build(replace(CARD, systematic=0.05), [shipped, own], {})
+    kernels = [Kernel("gemm", m=n, n=n, k=n) for n in (1024, 2048, 2304, 8192)]
+    answer = times(device, [*kernels, shipped[3].kernel])
+    assert list(answer.source) == [EXACT, EXACT, INTERPOLATED, EXACT, EXACT]
+    share = [ideal_s(CARD, kernel) * 1e12 / t_ps for kernel, t_ps in zip(kernels, answer.t_ps[:4], strict=True)]
+    assert share == pytest.approx([0.5, 0.25, 0.25, 0.5], rel=1e-6)
+    assert answer.sigma[0] == pytest.approx(np.hypot(0.01, 0.05)) and answer.sigma[1] == pytest.approx(0.01)
+
+
+def test_a_table_without_the_family_answers_through_its_nearest_relative():
+    forward = [gemm(n, 0.5) for n in (1024, 2048, 4096, 8192)]
+    ratios = {("gemm.dgrad", "*"): Ratio(1.25, 0.02, 5, "")}
+    device = build(replace(CARD, systematic=0.0), [forward, [gemm(8192, 0.25, direction="dgrad")]], ratios)
+    kernels = [Kernel("gemm", "dgrad", m=n, n=n, k=n) for n in (1024, 8192)]
+    assert [(s.own, s.kernel.direction) for s in stands(device, kernels[0])] == [(True, "dgrad"), (False, "fwd")]
+    near, far = times(device, kernels).t_ps[::-1]
+    assert near / 1e12 == pytest.approx(ideal_s(CARD, kernels[1]) / 0.25)
+    assert far / 1e12 == pytest.approx(ideal_s(CARD, kernels[0]) / 0.5 * 1.25)
+
+
+def test_leave_one_out_looks_a_row_up_as_if_it_were_not_there():
+    rows = [gemm(1024, 0.5), gemm(2048, 0.5), gemm(4096, 0.5), gemm(8192, 0.4)]
+    error, sigma, apart = leave_one_out(toy(rows))
+    assert error[:2] == pytest.approx([0, 0], abs=0.2) and error[3] == pytest.approx(np.log(0.4 / 0.5), abs=0.05)
+    without = times(toy(rows[:3]), [rows[3].kernel])
+    assert error[3] == pytest.approx(np.log(without.t_ps[0] / 1e6 / rows[3].time_us)) and apart.all() and (sigma > 0).all()
 
 
 def test_no_kernels_no_times():
     assert len(times(toy([gemm(1024, 0.5)]), []).t_ps) == 0
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "groups", "sms", "share"), [(128, 256, 1, 1, 1.0), (256, 128, 1, 1, 1.0), (128, 256, 3, 2, 0.75), (64, 256, 1, 1, 0.5)]
-)
-def test_utilisation_by_hand(m, n, groups, sms, share):
-    assert utilisation(m, n, groups, sms) == pytest.approx(share)
-
-
 @pytest.mark.parametrize("name", cards.names())
 def test_every_shipped_row_has_a_place_of_its_own(name):
     """Two kernels of a family never share their coordinates, or an exact answer could be that of another kernel."""
     card = cards.card(name)
-    places = {}
     for table in card.tables:
+        places = {}
         for row in tables.read(table):
             kernel = row.kernel._replace(dtype="bf16") if row.kernel.dtype == "fp16" else row.kernel
             assert places.setdefault((family_of(kernel), coordinates(card, kernel)), kernel) == kernel

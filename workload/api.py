@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compute.api import Device, Kernel, flops, peak_flops, times
+from compute.api import Device, Kernel, Times, flops, peak_flops, times
 from netsim.config.compute import StepTimes
 from netsim.config.workload import Training
 from netsim.errors import InputError
@@ -43,13 +43,16 @@ class Calls(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """Table of compute segments, named by `call` of COMPUTE rows: the kernels of each in order, as numbers into `kernels`."""
+    """Table of compute segments, named by `call` of COMPUTE rows: the kernels of each in order, as numbers into `kernels`.
+
+    kernel_ps holds their durations on the slowest GPU, `answer` what the tables said.
+    """
 
     name: list[str]
-
     ptr: Array  # int64[segments + 1]
     idx: Array  # int32[...]
     kernels: list[Kernel]
+    answer: Times
     kernel_ps: Array  # int64[kernels]
     duration_ps: Array  # int64[segments] with the device's gap after every kernel
 
@@ -129,14 +132,14 @@ def _segments(tables: Tables, device: Device, n_gpus: int) -> Segments:
     ptr[1:] = np.cumsum([len(numbers) for _, numbers in tables.segments])
     idx = np.fromiter((k for _, numbers in tables.segments for k in numbers), dtype=np.int32)
     listed = list(tables.kernels)
-    kernel_ps = times(device, listed).t_ps if listed else np.empty(0, dtype=np.int64)
+    answer = times(device, listed)
     pace = np.where([flops(kernel) > 0 for kernel in listed], slowest(device.card.spread, n_gpus), 1.0)
-    kernel_ps = np.rint(kernel_ps * pace).astype(np.int64)
+    kernel_ps = np.rint(answer.t_ps * pace).astype(np.int64)
     total = np.concatenate([[0], np.cumsum(kernel_ps[idx] + device.card.gap)]).astype(np.int64)
     duration = total[ptr[1:]] - total[ptr[:-1]]
     for segment, launched in tables.launches.items():
         duration[segment] = round(launched * device.card.host)
-    return Segments([name for name, _ in tables.segments], ptr, idx, listed, kernel_ps, duration)
+    return Segments([name for name, _ in tables.segments], ptr, idx, listed, answer, kernel_ps, duration)
 
 
 def _calls(tables: Tables) -> Calls:

@@ -86,11 +86,11 @@ def _show(args: argparse.Namespace) -> dict[str, object]:
 def _families(device) -> list[dict[str, object]]:  # type: ignore[no-untyped-def]
     import numpy as np
 
-    from compute.device import leave_one_out
+    from compute.lookup import leave_one_out
 
-    error, _ = leave_one_out(device.ptr, device.x, device.y)
+    error, _, _ = leave_one_out(device)
     found: list[dict[str, object]] = []
-    for name, f in device.family.items():
+    for name, f in {name: f for families in reversed(device.family) for name, f in families.items()}.items():
         part = np.abs(np.expm1(error[device.ptr[f] : device.ptr[f + 1]]))
         found.append({"family": name, "rows": len(part), "median": float(np.median(part)), "p90": float(np.percentile(part, 90))})
     return found

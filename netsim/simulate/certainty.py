@@ -16,7 +16,7 @@ def certainty(model: Model, compute_s: float, iteration_s: float) -> dict[str, A
     cases in ten; communication and bubble stay as they are.
     """
     segments = model.work.segments
-    found = report(model.device, segments.kernels, _runs(model).tolist())
+    found = report(model.device.card, segments.kernels, segments.answer, _runs(model).tolist())
     total = max(found.total_ps, 1)
     return {
         "iteration_time_s_low": iteration_s - compute_s * (1 - found.low_ps / total),
