@@ -14,6 +14,7 @@ import numpy as np
 from netsim.validate.others import Item
 from netsim.validate.report import percent, table
 from netsim.validate.rows import Row
+from netsim.validate.run import LIMIT_S, execute
 
 DEVICES = {"B200": "b200_simumax", "A100-PCIe": "a100_pcie"}
 SLOPE_AIM = 0.05
@@ -41,7 +42,11 @@ def memory(rows: list[Row]) -> tuple[list[Item], str]:
         if row["model"] not in CARDS or device is None:
             items.append(Item(row["model"], row["source"], 0.0, 0.0, "no card for the model or the GPU"))
             continue
-        steps.append(_step(row, device))
+        step = _step(row, device)
+        if step is None:
+            items.append(Item(row["model"], row["source"], 0.0, 0.0, f"not done within {LIMIT_S:g} s"))
+        else:
+            steps.append(step)
     gpus = dict.fromkeys(s.series.split(":")[0] for s in steps)
     for gpu in gpus:
         mine = [s for s in steps if s.series.startswith(gpu + ":")]
@@ -63,8 +68,8 @@ def memory(rows: list[Row]) -> tuple[list[Item], str]:
     )
 
 
-def _step(row: Row, device: str) -> Step:
-    from netsim.validate.run import execute
+def _step(row: Row, device: str) -> Step | None:
+    """The row simulated; None where it took too long, as it can on a busy machine that has to compile the kernels first."""
     from workload.evaluate import training_of
 
     run = _run(row, device, training_of(row.field))
@@ -72,6 +77,8 @@ def _step(row: Row, device: str) -> Step:
 
     model = build(run)
     summary = execute(run, model)
+    if not summary["complete"]:
+        return None
     layers = re.search(r"layers=(\d+)", row["other"])
     sizes = " ".join(f"{k}{row[k]}" for k in ("tp", "pp", "vpp", "cp", "ep", "dp") if row[k] not in ("", "1"))
     series = f"{row['gpu'].split(' ')[0]}: {row['model']} {layers[1] if layers else ''} layers {sizes}, {row['seq_len']} tokens"
