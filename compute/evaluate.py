@@ -6,6 +6,7 @@ interpolation cannot see; projection between GPUs that were measured shows what 
 """
 
 import argparse
+import csv
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from compute import cards, tables
 from compute.device import Device, build
 from compute.families import family_of
-from compute.kernels import ideal_s
+from compute.kernels import flops, ideal_s
 from compute.kriging import estimate
 from compute.lookup import leave_one_out, quantise_s, roofline_s, times
 from compute.project import project_row
@@ -23,6 +24,20 @@ from compute.project import project_row
 PROJECTIONS = (("a100_sxm", "h100"), ("h100", "h200"), ("h100", "b200"), ("b200", "gb300"))
 AIMS = {"gemm": (0.04, 0.12), "attention": (0.05, None)}
 """Median and 90th percentile that are wanted."""
+BURSTS_MS, BOOSTED = (0, 10, 30, 50, 70, 100, 200, 500), 1.13
+"""Classes of bursts, and how far above its sustained rate a GEMM of them must be to be called unthrottled."""
+UNUSED = (
+    ("one kernel on 592 GPUs", "minimum, percentiles and maximum over a cluster: `spread` of GPUs, not another shape"),
+    ("attention", "forward and backward in one figure, or no sizes: ratio `attention.bwd` of Hopper comes from the charts of H100"),
+    ("MoE layer", "a whole layer with its exchanges"),
+    ("step breakdown", "sums over steps, communication among them"),
+    ("in-situ", "averages over the shapes of a step, printed to 10 us"),
+    ("gemm grouped-masked", "decoding: most rows of a group are padding"),
+    ("gemm (best of shape search)", "the fastest of a search over shapes: an upper bound"),
+    ("gemm sustained", "no shape: `sustained` of GB200 and B200"),
+    ("HBM", "bandwidth by itself: `memory_efficiency` of A100, H100, H200"),
+)
+"""Entries by how their name starts, and why no table holds them."""
 Table = list[tuple[str, ...]]
 
 
@@ -132,6 +147,41 @@ def rooflines() -> Table:
     return rows
 
 
+def states() -> Table:
+    """Dense GEMMs of SimuMax's B200 node by the time that their 100 calls took."""
+    rows = [row for name in ("b200_simumax.csv", "cross_check/b200_simumax.csv") for row in tables.read(name)]
+    burst_ms = np.array([row.time_us / 10 for row in rows])
+    rate = np.array([flops(row.kernel) / row.time_us / 1e6 for row in rows])
+    limit = cards.card("b200_simumax").sustained["bf16"] / 1e12
+    found: Table = []
+    for low, high in zip(BURSTS_MS, (*BURSTS_MS[1:], np.inf), strict=True):
+        part = rate[(low <= burst_ms) & (burst_ms < high)]
+        found.append(
+            (
+                f"{low} to {high:g}" if high < np.inf else f"{low} and more",
+                str(len(part)),
+                *(f"{q:,.0f}" for q in np.percentile(part, [5, 50, 95])),
+                f"{np.mean(part > BOOSTED * limit):.0%}",
+            )
+        )
+    return found
+
+
+def unused() -> Table:
+    """Published entries that no table holds, and why."""
+    with (tables.FOLDER / "fused.csv").open(newline="") as file:
+        names = [UNUSED[0][0] if "distribution" in entry["notes"] else entry["kernel"] for entry in csv.DictReader(file)]
+    kind = [next(start for start, _ in UNUSED if name.startswith(start)) for name in names]
+    return [(start, str(kind.count(start)), why) for start, why in UNUSED]
+
+
+def held() -> str:
+    """How many rows there are where, in words."""
+    files = [path for path in tables.FOLDER.glob("*.csv") if path.stem not in ("sources", "ratios", "fused")]
+    own, checks = (sum(len(tables.read(str(p))) for p in paths) for paths in (files, tables.FOLDER.glob("cross_check/*.csv")))
+    return f"{own:,} in the tables, {checks:,} in cross_check (repeats of a shape count once)"
+
+
 def lookup_us(batch: int = 300, repeats: int = 1000) -> float:
     """Microseconds of a lookup in a compiled batch over the h100 table; the best of many short ones, as programs disturb long ones."""
     device = device_of("h100")
@@ -163,6 +213,9 @@ def document() -> str:
         "roofline": markdown(("table", "kind", "rows", "median", "p90 of the absolute error"), rooflines()),
         "ratios": markdown(("ratio", "scope", "value", "sigma", "rows", "source"), ratios),
         "lookup_us": f"{lookup_us():.1f}",
+        "states": markdown(("100 calls, ms", "rows", "5 %", "median", "95 %", f"above {BOOSTED:.2f} of the sustained rate"), states()),
+        "unused": markdown(("entry", "rows", "why"), unused()),
+        "held": held(),
     }
     for name, part in parts.items():
         text = text.replace("{{" + name + "}}", part)

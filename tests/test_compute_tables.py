@@ -1,16 +1,20 @@
 """Tables: round trip, wrong files, shipped data and its sources, leave-one-out aims."""
 
 import csv
+import time
 
 import numpy as np
 import pytest
 
+import workload.api
 from compute import cards, tables
-from compute.device import build
+from compute.device import build, load_device
+from compute.evaluate import unused
 from compute.kernels import Kernel, flops
-from compute.lookup import leave_one_out
+from compute.lookup import leave_one_out, times
 from compute.tables import Row
 from compute.tabulate import SETTLED_US
+from netsim.config.load import load
 from netsim.errors import InputError
 
 
@@ -75,6 +79,20 @@ def test_leave_one_out_meets_the_aims_of_dense_gemms_and_attention(name):
             assert np.percentile(off, 90) <= 0.12, family
         if len(part) >= 100:
             assert 0.85 <= (np.abs(error[part]) < 1.645 * sigma[part]).mean() <= 0.96, family
+
+
+def test_every_published_entry_is_in_a_table_or_says_why_not():
+    assert sum(int(count) for _, count, _ in unused()) == 150
+    assert not [line for line in unused() if line[1] == "0"]
+
+
+def test_a_run_of_1024_gpus_spends_less_than_a_second_on_kernel_times():
+    run = load(cards.FOLDER.parents[1] / "runs" / "h100_1024.yaml")
+    needed = workload.api.kernels(run.workload, 1024)
+    times(load_device(run.compute), needed[:1])  # compiles, on a fresh machine
+    began = time.process_time()
+    answer = times(load_device(run.compute), needed)
+    assert time.process_time() - began < 1.0 and (answer.t_ps > 0).all()
 
 
 def test_the_node_table_holds_gemms_in_the_long_run_only():

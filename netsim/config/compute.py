@@ -34,7 +34,8 @@ class DeviceCard:
     nvlink: scale-up bandwidth of one GPU, one direction; nvlink_efficiency: the share that NCCL moves.
     gemm_efficiency, attention_efficiency: share of peak that large kernels reach where no table speaks.
     memory_efficiency: share of `hbm` that a memory-bound kernel kind reaches, as `kind` or `kind.bwd`; others use `hbm_efficiency`.
-    tables: kernel tables (names in compute/tables or paths); rows of later ones win over rows of earlier ones with the same shape.
+    tables: kernel tables (names in compute/tables or paths); the one that is surest of a kernel answers, the last one where they are equal;
+    what the earlier ones say is less sure by `systematic`.
     spread: relative standard deviation of compute-bound kernels among GPUs of this kind, whose chips and cooling differ; GEMMs and
     attention of a run go at the pace of the slowest of its GPUs.
     systematic: relative standard deviation that all kernels share (campaigns of measurement that disagree, clocks, software versions).
