@@ -10,7 +10,7 @@ EXTRAS := mpi,plots,trace,study,dev
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-openmpi services lint setup clean studies
+.PHONY: run test test-openmpi test-torch services lint setup clean studies
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m netsim run $(FILE)
@@ -29,6 +29,11 @@ test-openmpi: $(READY)
 	command -v mpirun.openmpi > /dev/null || { \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openmpi-bin libopenmpi3; }
 	MPIRUN=mpirun.openmpi MPI4PY_LIBMPI=libmpi.so.40 python -m pytest -m mpi
+
+# The tests that execute kernels with PyTorch, which `make test` skips; pinned, for some of what they look at is not documented.
+test-torch: $(READY)
+	$(VENV)/bin/pip install --quiet torch==2.13.0
+	python -m pytest -m torch
 
 # The pages of docs/studies, from their files; what is done already is not simulated again.
 studies: $(READY)

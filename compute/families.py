@@ -20,13 +20,13 @@ WEIGHT_FILLED, WEIGHT_GROUPS, WEIGHT_KV, WEIGHT_DIMS, WEIGHT_BATCH = 2.0, 0.5, 0
 
 
 def family_of(kernel: Kernel) -> str:
-    """Name of the family, e.g. 'gemm/wgrad/bf16/fp32_grad', 'attention/fwd/bf16/causal', 'swiglu/fwd'."""
+    """Name of the family, e.g. 'gemm/wgrad/bf16/fp32_grad', 'attention/fwd/bf16/causal', 'swiglu/fwd', 'cast/fwd/fp8'."""
     dtype = "bf16" if kernel.dtype == "fp16" else kernel.dtype
     if kernel.kind in GEMM_KINDS:
         return f"{kernel.kind}/{kernel.direction}/{dtype}" + ("/fp32_grad" if kernel.accumulate else "")
     if kernel.kind == "attention":
         return f"attention/{kernel.direction}/{dtype}/{'causal' if kernel.causal else 'full'}"
-    return f"{kernel.kind}/{kernel.direction}"
+    return f"{kernel.kind}/{kernel.direction}" + (f"/{dtype}" if dtype != "bf16" else "")
 
 
 def coordinates(card: DeviceCard, kernel: Kernel) -> tuple[float, ...]:

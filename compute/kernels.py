@@ -38,7 +38,8 @@ class Kernel(NamedTuple):
     m, n, k: of the GEMM call itself (already permuted for dgrad and wgrad), of each of `groups` groups (of a cast too: one launch each).
     batch, seq_q, seq_kv, heads, kv_heads, head_dim (queries and keys), head_dim_v (values; 0: the same), causal: of attention;
     `batch` of a grouped GEMM says that one launch does all groups.
-    nbytes: bytes moved, for memory-bound kinds. accumulate: a wgrad that adds into an fp32 gradient.
+    nbytes: bytes moved, for memory-bound kinds (the dtype of a cast is what it leads to).
+    accumulate: a wgrad that adds into an fp32 gradient.
     """
 
     kind: str

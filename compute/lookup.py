@@ -67,13 +67,15 @@ def stands(device: Device, kernel: Kernel) -> Iterator[Stand]:
 
 def _relatives(kernel: Kernel) -> Iterator[tuple[Kernel, tuple[str, ...]]]:
     """Kernels that resemble this one, nearest first, each with the names of the ratios that lead from it to this one."""
-    dtype: str | None = kernel.dtype if kernel.kind in GEMM_KINDS else "bf16"
+    dtype: str | None = "bf16" if kernel.kind == "attention" else kernel.dtype
     steps: tuple[str, ...] = ()
     while dtype is not None:
         same = kernel._replace(dtype=dtype)
         yield same, steps
         for other, names in _siblings(same):
             yield other, (*steps, *names)
+        if kernel.kind not in GEMM_KINDS:
+            return
         narrow, dtype = dtype, {"nvfp4": "fp8", "mxfp8": "fp8", "fp8_blockwise": "fp8", "fp8": "bf16"}.get(dtype)
         steps = (*steps, f"gemm.{narrow}")
 

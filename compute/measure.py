@@ -1,19 +1,21 @@
-"""Measure your own: time the kernels of a run on the GPU at hand and keep them as a table.
+"""Measure your own: time the kernels of a run on the machine at hand, one after the other, and keep them as a table.
 
-Each kernel is built once, run until warm, then timed `repeats` times between two CUDA events; the median counts. Inputs are random normal,
-for power and hence clocks depend on the data. Memory-bound kernels are timed by the plain PyTorch operation of their kind, with as many
-elements as move the stated bytes. Kinds without such an operation are left out and named.
+A machine (`compute.machine.Torch`) says how it executes a kernel, or why it cannot, and how long runs of it take once it is warm; the
+median counts. Rows known from an earlier, interrupted measurement on the same machine are taken as they are.
 """
 
+import os
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from compute.kernels import GEMM_KINDS, Kernel
+from compute import tables
+from compute.kernels import Kernel
 from compute.tables import Row
+from compute.ways import LeftOut, Way
 from netsim.errors import InputError
-
-Call = Callable[[], object]
+from netsim.progress import Progress
 
 
 class Timer(Protocol):
@@ -21,137 +23,102 @@ class Timer(Protocol):
 
     name: str
 
-    def prepare(self, kernel: Kernel) -> Call | None:
-        """A call that executes the kernel once; None where this machine has no such operation or not the memory for it."""
+    def prepare(self, kernel: Kernel) -> Way:
+        """How the machine executes a kernel, with its inputs in place; raises `LeftOut` with the reason where it cannot."""
 
-    def seconds(self, call: Call) -> float:
-        """Duration of one call on the device."""
+    def seconds(self, way: Way, repeats: int) -> list[float]:
+        """Durations of so many runs on the device, once it is warm."""
+
+    def state(self) -> str:
+        """What the machine says of its clocks and power limit after a run, or nothing."""
 
 
 class Measured(NamedTuple):
-    """What came of it: rows, and the kernels that were left out."""
+    """What came of it: rows, those known beforehand first, and the kernels that were left out with the reason."""
 
     rows: list[Row]
-    left_out: list[Kernel]
+    left_out: list[tuple[Kernel, str]]
 
 
 def measure(
-    kernels: Iterable[Kernel], timer: Timer, warmup: int = 5, repeats: int = 20, tell: Callable[[str], None] = lambda line: None
+    kernels: Sequence[Kernel],
+    timer: Timer,
+    repeats: int = 20,
+    known: Iterable[Row] = (),
+    keep: Callable[[list[Row]], None] = lambda rows: None,
+    shown: Progress | None = None,
+    expected_s: Sequence[float] = (),
 ) -> Measured:
-    """Time every distinct kernel once it is warm; the median of `repeats` runs."""
-    rows, left_out = [], []
-    for kernel in dict.fromkeys(kernels):
-        call = timer.prepare(kernel)
-        if call is None:
-            left_out.append(kernel)
-            continue
-        for _ in range(warmup):
-            timer.seconds(call)
-        time_us = statistics.median(timer.seconds(call) for _ in range(repeats)) * 1e6
-        rows.append(Row(kernel, time_us, source=f"measured on {timer.name}"))
-        tell(f"{kernel.kind} {kernel.direction} {kernel.dtype}: {time_us:.1f} us")
-    return Measured(rows, left_out)
+    """Time every kernel that is not known, once each; the median of `repeats` runs.
 
-
-class Torch:
-    """PyTorch on the first CUDA device; `InputError` in one line where there is none."""
-
-    def __init__(self) -> None:
+    keep: called with all rows after each new one. expected_s: how long each kernel will take, for the time that is left.
+    """
+    rows = {row.kernel: row for row in known}
+    todo = {k: s for k, s in zip(kernels, expected_s or [1.0] * len(kernels), strict=True) if k not in rows}
+    left_out, done, total = [], 0.0, sum(todo.values())
+    for kernel, share in todo.items():
+        if shown:
+            shown.update(done / total, f"{kernel.kind} {kernel.direction} {kernel.dtype}")
         try:
-            import torch
-        except ImportError:
-            raise InputError("device measure: expected PyTorch with CUDA; got no module named torch") from None
-        if not torch.cuda.is_available():
-            raise InputError(f"device measure: expected a CUDA device; got none (torch {torch.__version__})")
-        self.torch: Any = torch
-        self.name = f"{torch.cuda.get_device_name()} (torch {torch.__version__})"
-
-    def seconds(self, call: Call) -> float:
-        """Time between two CUDA events around the call."""
-        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        self.torch.cuda.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3
-
-    def prepare(self, kernel: Kernel) -> Call | None:
-        """Allocate inputs and return the call; None for kinds and precisions that PyTorch has no kernel for, and for what does not fit."""
-        self.torch.cuda.empty_cache()
-        try:
-            if kernel.kind in GEMM_KINDS:
-                return self._gemm(kernel)
-            return self._attention(kernel) if kernel.kind == "attention" else self._memory(kernel)
-        except self.torch.cuda.OutOfMemoryError:
-            return None
-
-    def _random(self, *shape: int, dtype: str = "bf16") -> Any:
-        return self.torch.randn(
-            *shape, device="cuda", dtype={"bf16": self.torch.bfloat16, "fp16": self.torch.float16, "fp32": self.torch.float32}[dtype]
-        )
-
-    def _gemm(self, kernel: Kernel) -> Call | None:
-        """Layouts of training: x w' forward, dy w for dgrad, dy' x for wgrad (added to an fp32 gradient where asked)."""
-        if kernel.dtype == "fp8":
-            return self._gemm_fp8(kernel) if kernel.kind == "gemm" and kernel.direction == "fwd" else None
-        if kernel.dtype not in ("bf16", "fp16", "fp32"):
-            return None
-        transposed_a, transposed_b = {"fwd": (False, True), "dgrad": (False, False), "wgrad": (True, False)}[kernel.direction]
-        pairs = []
-        for _ in range(kernel.groups):
-            a = self._random(*((kernel.k, kernel.m) if transposed_a else (kernel.m, kernel.k)), dtype=kernel.dtype)
-            b = self._random(*((kernel.n, kernel.k) if transposed_b else (kernel.k, kernel.n)), dtype=kernel.dtype)
-            pairs.append((a.t() if transposed_a else a, b.t() if transposed_b else b))
-        if kernel.accumulate:
-            gradients = [self._random(kernel.m, kernel.n, dtype="fp32") for _ in pairs]
-            return lambda: [gradient.add_(a @ b) for gradient, (a, b) in zip(gradients, pairs, strict=True)]
-        return lambda: [a @ b for a, b in pairs]
-
-    def _gemm_fp8(self, kernel: Kernel) -> Call | None:
-        if not hasattr(self.torch, "_scaled_mm") or self.torch.cuda.get_device_capability() < (8, 9):
-            return None
-        a = self._random(kernel.m, kernel.k).to(self.torch.float8_e4m3fn)
-        b = self._random(kernel.n, kernel.k).to(self.torch.float8_e4m3fn).t()
-        one = self.torch.ones((), device="cuda")
-        return lambda: self.torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=self.torch.bfloat16)
-
-    def _attention(self, kernel: Kernel) -> Call | None:
-        """flash-attn where it can be imported, else scaled_dot_product_attention; backward alone, through a kept graph."""
-        head_dim_v = kernel.head_dim_v or kernel.head_dim
-        q = self._random(kernel.batch, kernel.seq_q, kernel.heads, kernel.head_dim).requires_grad_()
-        k = self._random(kernel.batch, kernel.seq_kv, kernel.kv_heads, kernel.head_dim).requires_grad_()
-        v = self._random(kernel.batch, kernel.seq_kv, kernel.kv_heads, head_dim_v).requires_grad_()
-        try:
-            from flash_attn import flash_attn_func  # type: ignore[import-not-found]
-        except ImportError:
-            attend = self.torch.nn.functional.scaled_dot_product_attention
-            swapped = [x.transpose(1, 2) for x in (q, k, v)]
-            forward: Call = lambda: attend(*swapped, is_causal=kernel.causal, enable_gqa=kernel.heads != kernel.kv_heads)  # noqa: E731
+            rows[kernel] = _timed(kernel, timer, repeats)
+        except LeftOut as reason:
+            left_out.append((kernel, str(reason)))
         else:
-            forward = lambda: flash_attn_func(q, k, v, causal=kernel.causal)  # noqa: E731
-        if kernel.direction == "fwd":
-            return forward
-        out: Any = forward()
-        seed = self.torch.randn_like(out)
-        return lambda: self.torch.autograd.grad(out, (q, k, v), seed, retain_graph=True)
+            keep(list(rows.values()))
+        done += share
+    return Measured(list(rows.values()), left_out)
 
-    def _memory(self, kernel: Kernel) -> Call | None:
-        """The PyTorch operation of a kind; passes are how often its main tensor of 2-byte elements crosses the bus."""
-        functional = self.torch.nn.functional
-        width, passes = 4096, {"residual": 3, "norm": 2, "softmax": 2, "gelu": 2, "memory": 2, "copy": 2, "cast": 3}.get(kernel.kind, 0)
-        if not passes or kernel.direction != "fwd":
-            return None
-        x = self._random(max(kernel.nbytes // (2 * passes * width), 1), width)
-        scale = self._random(width)
-        other = x.clone() if kernel.kind == "residual" else x
-        norm = getattr(functional, "rms_norm", None) or (lambda t, shape, weight: functional.layer_norm(t, shape, weight))
-        calls: dict[str, Call] = {
-            "residual": lambda: x + other,
-            "norm": lambda: norm(x, (width,), scale),
-            "softmax": lambda: x.softmax(-1),
-            "gelu": lambda: functional.gelu(x),
-            "memory": x.clone,
-            "copy": x.clone,
-            "cast": lambda: x.float(),
-        }
-        return calls[kernel.kind]
+
+def _timed(kernel: Kernel, timer: Timer, repeats: int) -> Row:
+    way = timer.prepare(kernel)
+    time_us = statistics.median(timer.seconds(way, repeats)) * 1e6
+    return Row(kernel, time_us, library=way.library, source="; ".join(filter(None, (_on(timer), way.how, timer.state()))))
+
+
+def _on(timer: Timer) -> str:
+    return f"measured on {timer.name}"
+
+
+class Kept:
+    """Rows of a measurement under way, in a file beside the table (`mine.csv.part`) from which a repeated command goes on."""
+
+    def __init__(self, path: Path, timer: Timer) -> None:
+        self.path = path
+        self.part = path.with_name(path.name + ".part")
+        self._whole = _on(timer) + ";"
+
+    def rows(self) -> list[Row]:
+        """Rows of the same machine that an interrupted measurement left."""
+        if not self.part.is_file():
+            return []
+        return [row for row in tables.read(str(self.part)) if row.source.startswith(self._whole)]
+
+    def keep(self, rows: list[Row]) -> None:
+        """Leave the rows so that they survive an interruption at any moment."""
+        new = self.part.with_name(f"{self.part.name}.{os.getpid()}")
+        tables.write(new, rows)
+        os.replace(new, self.part)
+
+    def finish(self, rows: list[Row]) -> None:
+        """Leave the whole table under its own name."""
+        self.keep(rows)
+        os.replace(self.part, self.path)
+
+
+def chosen(kernels: Iterable[Kernel], only: Sequence[str]) -> list[Kernel]:
+    """Distinct kernels of the kinds in `only`, or all; `InputError` for a kind that the run does not have."""
+    distinct = list(dict.fromkeys(kernels))
+    kinds = sorted({kernel.kind for kernel in distinct})
+    if wrong := [kind for kind in only if kind not in kinds]:
+        known = ", ".join(kinds)
+        raise InputError([f"device measure: --only: expected a kind of kernel that this run has ({known}); got {kind}" for kind in wrong])
+    return [kernel for kernel in distinct if not only or kernel.kind in only]
+
+
+def reasons(left_out: Iterable[tuple[Kernel, str]]) -> list[str]:
+    """One line for all kernels of a kind, direction and precision that were left out for the same reason."""
+    found: dict[tuple[str, str], int] = {}
+    for kernel, reason in left_out:
+        key: Any = f"{kernel.kind} {kernel.direction} {kernel.dtype}", reason
+        found[key] = found.get(key, 0) + 1
+    return [f"left out: {what} ({number} {'shape' if number == 1 else 'shapes'}): {reason}" for (what, reason), number in found.items()]

@@ -52,7 +52,7 @@ def experts_gemm(s: Shape, rows: int, n: int, k: int, direction: str = "fwd") ->
 
 def casts(elements: int, dtype: str, groups: int = 1) -> tuple[Kernel, ...]:
     """Cast to the precision of a GEMM, expert by expert in a grouped one; nothing where it is that of the activations."""
-    return () if dtype in ("bf16", "fp16", "fp32") else (moved("cast", CAST_BYTES * elements)._replace(groups=groups),)
+    return () if dtype in ("bf16", "fp16", "fp32") else (moved("cast", CAST_BYTES * elements)._replace(groups=groups, dtype=dtype),)
 
 
 def norm(s: Shape, width: int, tokens: int, direction: str = "fwd") -> Kernel:

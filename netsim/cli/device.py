@@ -2,10 +2,17 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from netsim.errors import InputError
+from netsim.progress import progress
 from netsim.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from compute.kernels import Kernel
+    from netsim.config.workload import Training
 
 HELP = "show a GPU's figures and measurements, project one onto another, or measure the GPU at hand"
 
@@ -26,13 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     project.add_argument(
         "--out", metavar="FILE", help="where the projected card goes, its table beside it (default: FILE with .projected.yaml)"
     )
-    measure = commands.add_parser("measure", help="time the kernels of a run file on this machine's GPU with PyTorch")
+    measure = commands.add_parser(
+        "measure",
+        help="time the kernels of a run file on this machine's GPU with PyTorch",
+        description="Time the kernels of a run file on the first CUDA device with PyTorch (pip install 'netsim-llm[measure]') and write\n"
+        "them as a kernel table. An interrupted measurement is kept beside the table; the same command goes on from there.",
+    )
     measure.add_argument("file", metavar="RUN", help="run file whose kernels are timed")
     measure.add_argument(
         "--set", action="append", default=[], metavar="a.b.c=value", dest="settings", help="override one field of the run file"
     )
     measure.add_argument("--out", metavar="FILE", default="measured.csv", help="kernel table to write (default: measured.csv)")
+    measure.add_argument("--only", metavar="KIND,...", default="", help="kinds of kernels to time, such as gemm,attention (default: all)")
     measure.add_argument("--repeats", type=int, default=20, help="timed runs per kernel, the median counts (default: 20)")
+    measure.add_argument(
+        "--on", choices=("cuda", "cpu"), default="cuda", help="cpu: try the command without a GPU; the table says so (default: cuda)"
+    )
+    measure.add_argument("--quiet", action="store_true", help="no progress")
     for sub in (show, project, measure):
         sub.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help="print the figures as one JSON document in the last line"
@@ -115,25 +132,52 @@ def _project(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _measure(args: argparse.Namespace) -> dict[str, object]:
-    from compute import tables
-    from compute.measure import Torch, measure
-    from netsim.config import load
-    from netsim.config.workload import Training
+    from compute.machine import Torch
+    from compute.measure import Kept, chosen, measure, reasons
 
-    run = load(args.file, args.settings)
-    timer = Torch()
-    from workload.api import kernels
-
-    path, fabric = Path(args.out), run.topology
-    if not isinstance(run.workload, Training):
-        raise InputError(f"{args.file}: workload.kind: expected training, which has kernels to time; got {run.workload.kind}")
+    path = Path(args.out)
     if not path.parent.is_dir():
         raise InputError(f"device measure: --out: expected a file in a folder that exists; got '{args.out}'")
-    result = measure(
-        kernels(run.workload, fabric.nodes * fabric.gpus_per_node, fabric.gpus_per_node), timer, repeats=args.repeats, tell=print
-    )
-    tables.write(path, result.rows)
-    for kind in sorted({f"{k.kind} {k.direction} {k.dtype}" for k in result.left_out}):
-        print(f"left out: {kind}: PyTorch has no kernel of this kind here")
+    if args.repeats < 1:
+        raise InputError(f"device measure: --repeats: expected at least 1; got {args.repeats}")
+    training, expected_us = _kernels(args)
+    kernels = chosen(expected_us, args.only.split(",") if args.only else [])
+    timer = Torch(args.on, training.kernels.cross_entropy)
+    kept = Kept(path, timer)
+    known = kept.rows()
+    if known:
+        print(f"{len(known)} kernels were measured before: {kept.part}")
+    expected_s = [timer.expected_s(kernel, expected_us[kernel], args.repeats) for kernel in kernels]
+    try:
+        with progress(args.quiet) as shown:
+            result = measure(kernels, timer, args.repeats, known, kept.keep, shown, expected_s)
+    except (KeyboardInterrupt, SystemExit):
+        if kept.part.is_file():
+            print(f"interrupted; measured so far: {kept.part}; the same command goes on from there", file=sys.stderr)
+        raise
+    if result.left_out:
+        print("\n".join(reasons(result.left_out)))
+    if not result.rows:
+        raise InputError("device measure: expected a kernel that can be timed here; got none, for the reasons above")
+    kept.finish(result.rows)
     print(f"written: {path} ({len(result.rows)} kernels on {timer.name}); in a run file: compute: {{device: {{tables: [..., {path}]}}}}")
     return {"table": str(path), "rows": len(result.rows), "left_out": len(result.left_out)}
+
+
+def _kernels(args: argparse.Namespace) -> "tuple[Training, dict[Kernel, float]]":
+    """The training of a run file, and its kernels with the microseconds that each is expected to take."""
+    from compute.api import load_device, times
+    from netsim.config import load, places
+    from netsim.config.workload import Training
+    from workload.api import kernels, problems
+
+    run = load(args.file, args.settings)
+    if not isinstance(run.workload, Training):
+        raise InputError(f"{args.file}: workload.kind: expected training, which has kernels to time; got {run.workload.kind}")
+    assert run.compute is not None
+    nodes, per_node = run.topology.nodes, run.topology.gpus_per_node
+    with places(run):
+        if lines := [f"workload.{path}: {sentence}" for path, sentence in problems(run.workload, nodes * per_node, per_node)]:
+            raise InputError(lines)
+        found = kernels(run.workload, nodes * per_node, per_node)
+        return run.workload, dict(zip(found, (times(load_device(run.compute), found).t_ps / 1e6).tolist(), strict=True))
