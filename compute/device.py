@@ -1,5 +1,6 @@
 """A GPU ready for lookups: its card, its measured rows by family, and how far interpolation within each family can be trusted."""
 
+from collections.abc import Iterable
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -58,11 +59,9 @@ def build(card: DeviceCard, sheets: list[list[tables.Row]], ratios: dict[tuple[s
     family: list[dict[str, int]] = []
     groups: list[list[tables.Row]] = []
     for sheet in reversed(sheets):
-        by_family: dict[str, list[tables.Row]] = {}
-        for row in sorted(sheet, key=lambda row: shift(row) != 0.0):  # a hit finds the very kernel first
-            by_family.setdefault(family_of(row.kernel), []).append(row)
-        family.append({name: len(groups) + i for i, name in enumerate(by_family)})
-        groups += by_family.values()
+        found = by_family(sorted(sheet, key=lambda row: shift(row) != 0.0))  # a hit finds the very kernel first
+        family.append({name: len(groups) + i for i, name in enumerate(found)})
+        groups += found.values()
     flat = [row for rows in groups for row in rows]
     ptr = np.cumsum([0] + [len(rows) for rows in groups])
     x = np.array([coordinates(card, row.kernel) for row in flat], dtype=float).reshape(-1, DIMS)
@@ -71,6 +70,14 @@ def build(card: DeviceCard, sheets: list[list[tables.Row]], ratios: dict[tuple[s
     fused = np.array([any(row.fused == "quantise" for row in rows) for rows in groups], dtype=bool)
     slope = calibrate(ptr, x, y)
     return Device(card, tuple(family), ptr, x, y, slope, exact, fused, scopes, ratios, tuple(row.kernel for row in flat))
+
+
+def by_family(rows: Iterable[tables.Row]) -> dict[str, list[tables.Row]]:
+    """Rows by the name of their family, in their order."""
+    found: dict[str, list[tables.Row]] = {}
+    for row in rows:
+        found.setdefault(family_of(row.kernel), []).append(row)
+    return found
 
 
 def _sane(kernel: Kernel) -> bool:

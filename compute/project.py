@@ -7,11 +7,12 @@ relative to the roofs is assumed to carry over; `compute.evaluate` tests that on
 """
 
 from dataclasses import replace
+from itertools import chain
 from math import exp
 from pathlib import Path
 
 from compute import tables
-from compute.device import Device, build, library_shift
+from compute.device import Device, build, by_family, library_shift
 from compute.kernels import flops, moved_bytes, peak_of
 from compute.lookup import quantise_s
 from compute.tables import Row
@@ -38,15 +39,17 @@ def project_row(base: Device, to: DeviceCard, row: Row) -> Row:
 
 
 def project(base: DeviceCard, to: DeviceCard) -> tuple[DeviceCard, list[Row]]:
-    """Return the new card, marked as projected, and its table (sustained rates scale with the peaks where the card names none)."""
+    """Return the new card, marked as projected, and its table (sustained rates scale with the peaks where the card names none).
+
+    Of each family it takes the last table that has it: what two campaigns disagree by would be noise in one table.
+    """
     sheets = [tables.read(name) for name in base.tables]
     device = build(base, sheets)
-    last = {
-        row.kernel: row
-        for sheet in sheets
-        for row in sorted(sheet, key=lambda r: -abs(library_shift(base, device.scopes, device.ratios, r)))
-    }
-    rows = [project_row(device, to, row) for row in last.values()]
+    families: dict[str, list[Row]] = {}
+    for sheet in sheets:
+        families |= by_family(sheet)
+    held = sorted(chain(*families.values()), key=lambda r: -abs(library_shift(base, device.scopes, device.ratios, r)))
+    rows = [project_row(device, to, row) for row in {row.kernel: row for row in held}.values()]
     sustained = to.sustained or {dtype: rate * peak_of(to, dtype) / peak_of(base, dtype) for dtype, rate in base.sustained.items()}
     return replace(to, sustained=sustained, projected_from=base.name, projection_sigma=max(to.projection_sigma, SIGMA)), rows
 

@@ -175,17 +175,12 @@ def simumax_row(entry: dict[str, str]) -> Row:
     return Row(kernel, time_us, "", "flash-attn 2" if entry["gpu"].startswith("A100") else "cudnn", SIMUMAX)
 
 
-def settled(row: Row) -> bool:
-    """Whether SimuMax's 25 calls of warm-up and 75 of measurement lasted longer than the power limit needs to act."""
-    return row.time_us >= SETTLED_US
-
-
 def place(row: Row, gpu: str) -> str:
     """Table that takes a row: the device's own, or 'cross_check' of the device."""
     device, kind = DEVICES[gpu], row.kernel.kind
     check = f"cross_check/{device}"
     if device == "b200_simumax":  # attention and grouped GEMMs speak for any B200; dense GEMMs show this node's power limit
-        return "b200" if kind != "gemm" else device if settled(row) else check
+        return "b200" if kind != "gemm" else device if row.time_us >= SETTLED_US else check
     if kind == "attention":
         return device if row.source == SIMUMAX or row.library in ("trtllm", "cudnn") else check
     if kind in ("gemm", "grouped_gemm"):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compute import cards, evaluate
+from compute import cards, evaluate, tables
 from compute.api import EXACT, Kernel, load_device, times
 from compute.kernels import ideal_s
 from compute.project import project, project_row, save
@@ -56,3 +56,10 @@ def test_one_row_more_does_not_change_the_others():
     rows = [Row(Kernel("gemm", m=n, n=n, k=n), 100.0) for n in (512, 1024)]
     base = toy(rows)
     assert np.isfinite([project_row(base, TWICE, row).time_us for row in rows]).all()
+
+
+def test_of_a_base_with_two_tables_each_family_comes_from_the_last_that_has_it():
+    card, rows = project(cards.card("b200_simumax"), replace(cards.card("b300"), tables=()))
+    measured = {row.kernel for row in tables.read("b200_simumax.csv")}
+    assert {row.kernel for row in rows if row.kernel.kind == "gemm" and row.kernel.dtype == "bf16"} == measured
+    assert any(row.kernel.kind == "attention" for row in rows) and card.projected_from
