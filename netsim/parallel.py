@@ -30,6 +30,8 @@ class Comm:
     size = 1
     local_rank = 0
     local_size = 1
+    crowded = False
+    """More ranks work on some node than it has cores."""
     idle = False
     """A rank too many for the cores of its node: it takes no part and waits in `finish`."""
 
@@ -72,8 +74,8 @@ class Comm:
 class _MpiComm(Comm):
     """A communicator of mpi4py."""
 
-    def __init__(self, mpi: Any, comm: Any) -> None:
-        self._mpi, self._comm = mpi, comm
+    def __init__(self, mpi: Any, comm: Any, crowded: bool) -> None:
+        self._mpi, self._comm, self.crowded = mpi, comm, crowded
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._node = comm.Split_type(mpi.COMM_TYPE_SHARED, self.rank)
         self.local_rank, self.local_size = self._node.Get_rank(), self._node.Get_size()
@@ -132,7 +134,7 @@ class _MpiComm(Comm):
         return found
 
     def split(self, part: int) -> "Comm":
-        return _MpiComm(self._mpi, self._comm.Split(part, self.rank))
+        return _MpiComm(self._mpi, self._comm.Split(part, self.rank), self.crowded)
 
 
 class _Idle(Comm):
@@ -224,7 +226,9 @@ def _workers(mpi: Any) -> Comm:
     most = os.environ.get("NETSIM_RANKS_PER_NODE", "")
     works = node.Get_rank() < (int(most) if most.isdigit() else cores)
     part = everyone.Split(int(not works), everyone.Get_rank())
-    return _MpiComm(mpi, part) if works else _Idle()
+    workers = min(node.Get_size(), int(most)) if most.isdigit() else 0
+    crowded = max(everyone.allgather(workers - cores)) > 0
+    return _MpiComm(mpi, part, crowded) if works else _Idle()
 
 
 def _library(job: Launched) -> Any:

@@ -1,5 +1,6 @@
 """Ranks as threads of one process: the hand-over between parts of a fabric, without MPI."""
 
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,9 @@ class Thread(Comm):
 
     def __init__(self, rank: int, size: int, meeting: _Meeting) -> None:
         self.rank, self.size, self._meeting = rank, size, meeting
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        return pickle.loads(self._meeting.exchange(self.rank, pickle.dumps(value) if self.rank == root else None)[root])
 
     def gather(self, value: Any) -> list[Any] | None:
         everyone = self._meeting.exchange(self.rank, value)

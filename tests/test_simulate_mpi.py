@@ -14,7 +14,8 @@ pytestmark = pytest.mark.mpi
 
 SMALL = ("topology.nodes=4", "workload.global_batch=4", "workload.parallel.tp=4", "workload.parallel.pp=2", "workload.parallel.dp=4")
 MODEL = tuple(f"workload.model.{shape}" for shape in ("layers=2", "hidden=128", "heads=8", "ffn=256", "vocab=512"))
-TRAINING = ("runs/h100_16.yaml", *SMALL, *MODEL, "workload.sequence=128", "network.engine=packet", "simulate.nics_per_rank=1")
+CUT = ("simulate.partition=cut", "simulate.nics_per_rank=1")
+TRAINING = ("runs/h100_16.yaml", *SMALL, *MODEL, "workload.sequence=128", "network.engine=packet", *CUT)
 FAULT = "topology.faults=[{link: nic n1.2 -> leaf r2.s0, rate: 50 Gbps}]"
 GONE = "topology.faults=[{link: leaf r2.s0 -> spine 1, from: 200 us, until: 900 us}]"
 ACROSS = ("topology.use=dgx_h100_superpod", "topology.segment=1", "nccl.NCCL_CROSS_NIC=1", "nccl.NCCL_PXN_DISABLE=1")
@@ -29,7 +30,7 @@ CASES = {
     "packets are sprayed, lost and sent again": (
         (*TRAINING, "network.flow_control=none", "network.spreading=spray", "network.recovery.mode=selective", "topology.segment=2"), (3,)
     ),
-    "traffic": (("runs/permutation_1024.yaml", "topology.nodes=128", "workload.size=256 KiB", "simulate.nics_per_rank=1"), (2, 32)),
+    "traffic": (("runs/permutation_1024.yaml", "topology.nodes=128", "workload.size=256 KiB", *CUT), (2, 32)),
 }  # fmt: skip
 """Name -> (run, ranks beside 1 on which the results must be the same)."""
 WHOLE_PLANES = ("packet", "kernel times vary, a slow link")

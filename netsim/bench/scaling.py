@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from netsim.network.partition import MARGIN
+
 SHAPE = ("workload.model.layers=8", "workload.global_batch=64")
 RUNS = {
     "training": ("runs/h100_1024.yaml", *SHAPE),
@@ -25,12 +27,10 @@ RUNS = {
     "traffic": ("runs/permutation_1024.yaml", "workload.size=8 MiB"),
 }  # fmt: skip
 """Name -> run: the 1,024-GPU job with a layer per stage and few microbatches; one that is mostly the reduce-scatter of eight rails of 16
-nodes; the first on spines that all rails share, hence a plane that ranks cut between them; and plain traffic, cut likewise."""
+nodes; the first on spines that all rails share, hence a plane that ranks could cut between them; and plain traffic, likewise."""
 CROWD = 32
 STEP_S = 2e-6
 """Assumed: latency of a message between nodes, of which an exchange among N ranks takes log2(N) one after another."""
-HAND_OVER_S = 40e-6
-"""Estimated: collecting and filing what crosses, without the messages."""
 RANKS = (2, 8, 32, 128)
 
 
@@ -42,16 +42,18 @@ def scenarios() -> dict[str, dict[str, Any]]:
 def project(one: dict[str, Any], many: dict[str, Any], ranks: int) -> float:
     """Seconds on `ranks` cores, from the figures of runs on one rank and on several.
 
-    The executor's copy stays; what engines play is shared by as many ranks as find work, unevenly as measured; all meet as often as
-    measured, and where planes are cut, those that share one meet once a window.
+    The executor's copy stays; what engines play is shared by as many ranks as there are sets of planes, or as find work where a window
+    pays for handing over, as measured on two ranks, and for a step more for each doubling; all meet as often as measured.
     """
     alone, shared = one["parallel"], many["parallel"]
-    working = min(ranks, shared["most_ranks"])
-    played = alone["played_s"] / working * (shared["imbalance"] if working > 1 else 1.0)
+    whole, parts = min(ranks, shared["sets"]), min(ranks, shared["most_ranks"])
+    team = math.ceil(parts / shared["sets"])
+    played = alone["played_s"] / whole
+    if team > 1 and shared["hand_over_s"] > 0:
+        cut = played / team + alone["windows"] * (shared["hand_over_s"] + STEP_S * (math.log2(team) - 1))
+        played = cut if cut < MARGIN * played else played
     meetings = shared["exchanges"] * STEP_S * math.log2(max(ranks, 1))
-    team = min(math.ceil(ranks / shared["sets"]), math.ceil(working / shared["sets"]))
-    cut = alone["windows"] * (HAND_OVER_S + STEP_S * math.log2(team)) if team > 1 else 0.0
-    return float(one["wall_s"] - alone["played_s"] + played + meetings + cut)
+    return float(one["wall_s"] - alone["played_s"] + played + meetings)
 
 
 def section(found: dict[str, dict[str, Any]]) -> str:

@@ -32,7 +32,10 @@ class Simulate:
     stragglers: each GPU is slower than the fastest by a factor of its own, half-lognormal over GPUs: exp(|s z|), z standard normal.
     slow_gpus: GPUs that are slower by a factor that is given, on top.
     jitter: relative standard deviation of every kernel's time, drawn anew for each GPU, kernel and iteration; the mean stays.
-    nics_per_rank: where ranks share a rail plane, each has so many NICs or more; below that, handing packets over costs more than it saves.
+    partition: with more ranks than rail planes that share nothing: auto lets ranks share a plane once its measured work would pay for
+    handing packets over, cut from the start, whole never. Results are the same.
+    nics_per_rank: where ranks share a rail plane, each has so many NICs or more: a NIC at line rate is worth about a microsecond of work
+    between two hand-overs, which cost tens of microseconds.
     max_wall: wall-clock time after which the run stops and writes what it has; none: no limit.
     """
 
@@ -41,5 +44,6 @@ class Simulate:
     stragglers: Annotated[float, Field(ge=0)] = 0.0
     slow_gpus: tuple[SlowGpu, ...] = ()
     jitter: Share = 0.0
-    nics_per_rank: Count = 32
+    partition: Literal["auto", "cut", "whole"] = "auto"
+    nics_per_rank: Count = 128
     max_wall: Time | None = None

@@ -1,10 +1,10 @@
 """The packet engines of all ranks, driven as if they were one.
 
 Traffic never leaves its plane, so a call belongs to the rank that owns its planes; planes that calls use together have one owner. Where
-there are more ranks than such sets of planes, the ranks of a set share it by leaf group, as a `Part` each, and a call ends when its last
-part has. Every rank runs the same executor and makes the same calls to this class in the same order. All ranks speak once per `advance`:
-what completed, and the earliest time at which anything can complete next. No rank waits for a lock or rolls back; results do not depend on
-the number of ranks.
+there are more ranks than such sets of planes, the ranks of a set can share it by leaf group, as a `Part` each, and a call ends when its
+last part has. They do from the moment on at which that pays (see `partition`). Every rank runs the same executor and makes the same calls
+to this class in the same order. All ranks speak once per `advance`: what completed, and the earliest time at which anything can complete
+next. No rank waits for a lock or rolls back; results do not depend on the number of ranks.
 """
 
 import time
@@ -15,12 +15,14 @@ import numpy as np
 from netsim.kernels.structs import NIC, Array, Plan, Topology
 from netsim.network.api import PS_NEVER
 from netsim.network.leaf_groups import components, owners, pairs_of
+from netsim.network.packet.divide import divide, hand_over_s
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.packet.part import Part, compile_kernels
+from netsim.network.partition import Look
 from netsim.parallel import Comm, first_on_node_then_others
 
 NOTHING = np.zeros(0, np.int64)
-NEXT, STOP, SET, PARTS = range(4)  # what each rank says of itself at an exchange
+NEXT, STOP, SET, PARTS, PLAYED_NS, WINDOWS, READY = range(7)  # what each rank says of itself at an exchange
 
 
 class PlaneEngine:
@@ -33,13 +35,16 @@ class PlaneEngine:
         calls: Sequence[tuple[Plan, Array]],
         least_nics: int = 1,
         stop: Callable[[], bool] = lambda: False,
+        partition: str = "auto",
     ) -> None:
-        """`least_nics`: of a set of planes that is shared, each rank has so many or more. `stop` says on a rank whether to break off."""
+        """`least_nics`: of a set of planes that is shared, each rank has so many or more. `stop` says on a rank whether to break off.
+        `partition`: as in `config.Simulate`."""
         self.packets, self.comm = engine, comm
         self.exchanges = 0
         self.exchanged_bytes = 0  # that this rank sent
         self.waited_s = 0.0  # in exchanges
         self.played_s = 0.0  # in the own engine
+        self._worked_s = 0.0  # likewise, of processor time
         self.now_ps = 0
         self.stopping = False
         """Some rank wants to break off; all ranks learn it at the same `advance`."""
@@ -53,23 +58,39 @@ class PlaneEngine:
         self.n_sets = n_sets
         self.set, self.parts, place = comm.rank % n_sets, 1, comm.rank // n_sets
         self.part: Part | None = None
-        mine = of_call % comm.size == comm.rank if n_sets >= comm.size else (of_call == self.set) & (place == 0)
-        if n_sets < comm.size:
-            ranks = np.arange(self.set, comm.size, n_sets)
-            owner = self._owners(calls, of_call == self.set, ranks, least_nics)
-            self.parts, shares = int(owner.max(initial=0)) + 1, place <= owner.max(initial=0)
-            team = comm.split(self.set if shares else n_sets + comm.rank)
-            if self.parts > 1 and shares:
-                mine = of_call == self.set
-                self.part = Part(engine, team, owner)
-            self.parts = self.parts if shares else 1
-        self.mates = np.arange(self.set, comm.size, n_sets)[: self.parts]
-        """Ranks of the own set of planes in the order of their parts."""
+        self._own = of_call % comm.size == comm.rank if n_sets >= comm.size else of_call == self.set
+        self.mates = np.arange(self.set, comm.size, n_sets)[:1]
+        """Ranks of the own set of planes that play it, in the order of their parts."""
+        self._look: Look | None = None
+        """Whether to share the own set of planes, as long as that is open."""
+        self.hand_over_s = 0.0
+        """What handing over takes for each window, among the ranks that could share the own set."""
+        if n_sets < comm.size and partition != "whole" and not (partition == "auto" and comm.crowded):
+            self._could_share(calls, np.arange(self.set, comm.size, n_sets), place, least_nics)
         self._handles = np.full(len(calls), -1, np.int64)  # the own engine's handle; -1 where others play the call
-        for i in np.flatnonzero(mine).tolist():
-            self._handles[i] = engine.register(*calls[i], i)
-            if self.part is not None:
-                self.part.register(int(self._handles[i]))
+        if n_sets >= comm.size or place == 0:
+            self._handles[self._own] = [engine.register(*calls[i], i) for i in np.flatnonzero(self._own).tolist()]
+        if self._look is not None and partition == "cut":
+            self._share()
+
+    def _could_share(self, calls: Sequence[tuple[Plan, Array]], ranks: Array, place: int, least_nics: int) -> None:
+        """Find out how `ranks` would share the own set of planes, of which this rank is number `place`, and what that costs."""
+        owner = self._owners(calls, self._own, ranks, least_nics)
+        n = int(owner.max(initial=0)) + 1
+        team = self.comm.split(self.set if place < n else self.n_sets + self.comm.rank)
+        if n == 1 or place >= n:
+            return
+        self._owner, self._team, self._sharing = owner, team, ranks[:n]
+        self.hand_over_s = hand_over_s(self.packets, team, owner)
+        self._look = Look(n, self.hand_over_s)
+
+    def _share(self) -> None:
+        """From now on each rank that shares the own set of planes plays its part."""
+        self.part, self._look = divide(self.packets, self._team, self._team, self._owner), None
+        self.mates, self.parts = self._sharing, len(self._sharing)
+        self._handles[self._own] = np.arange(self._own.sum())
+        for handle in range(int(self._own.sum())):
+            self.part.register(handle)
 
     def _owners(self, calls: Sequence[tuple[Plan, Array]], own: Array, ranks: Array, least_nics: int) -> Array:
         """Part of every vertex of the own set of planes."""
@@ -99,7 +120,9 @@ class PlaneEngine:
     def advance(self, until_ps: int) -> tuple[Array, Array]:
         """Advance all ranks to `until_ps`, which is at or before `next_time`, and merge what completed."""
         began, before = time.perf_counter(), 0.0 if self.part is None else self.part.waited_s
+        worked = time.process_time()
         done, times = (self.part or self.packets).advance(until_ps)
+        self._worked_s += time.process_time() - worked
         waited = 0.0 if self.part is None else self.part.waited_s - before
         self.played_s += time.perf_counter() - began - waited
         self.waited_s += waited
@@ -109,16 +132,26 @@ class PlaneEngine:
             return done, times
         following, bounds = self.part.bounds() if self.part is not None else (self.packets.next_time(), NOTHING)
         began = time.perf_counter()
-        everyone = self.comm.fuse([done, times, np.array([following, self._stop(), self.set, self.parts], np.int64), bounds.ravel()])
+        cost = int(1e9 * self._worked_s), self.packets.windows, not self.packets.has_ended
+        said = np.array([following, self._stop(), self.set, self.parts, *cost], np.int64)
+        everyone = self.comm.fuse([done, times, said, bounds.ravel()])
         self.waited_s += time.perf_counter() - began
         self.exchanges += 1
-        self.exchanged_bytes += 8 * (2 * len(done) + 9 + bounds.size)
+        self.exchanged_bytes += 8 * (2 * len(done) + 5 + said.size + bounds.size)
         done, times = self._ended(everyone)
         self.stopping = any(rank[2][STOP] for rank in everyone)
         self._bound = _bound(everyone, done)
         if self.part is not None:
             self.part.retire(done, times)
+        if self._look is not None and self._pays(self._look, everyone[self.set][2]):
+            self._share()
         return done, times
+
+    def _pays(self, look: Look, said: Array) -> bool:
+        """Whether to share the own set of planes from now on, by what `said` the rank that has played it; not while calls wait to end."""
+        played = np.zeros(look.ranks)
+        played[0] = said[PLAYED_NS] * 1e-9
+        return bool(said[READY]) and look.pays(played, int(said[WINDOWS]))
 
     def _ended(self, everyone: list[list[Array]]) -> tuple[Array, Array]:
         """Calls of which all parts have ended, and when the last did."""

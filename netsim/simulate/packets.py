@@ -58,7 +58,8 @@ def play(
     calls = _external_calls(model, gpus)
     packets = PacketEngine(model.topology, model.routes, run.network, run.seed)
     packets.change_rates(*model.changes)
-    engine = PlaneEngine(packets, world, [(plan, members) for _, plan, members in calls], run.simulate.nics_per_rank, stop)
+    planned = [(plan, members) for _, plan, members in calls]
+    engine = PlaneEngine(packets, world, planned, run.simulate.nics_per_rank, stop, run.simulate.partition)
     handles = np.full(len(model.table.call_flow), -1, np.int64)
     uses, expected = _uses(model, gpus), 1.0
     for i, (place, plan, _) in enumerate(calls):
@@ -80,6 +81,7 @@ def play(
     sampler.take(engine.now_ps // run.telemetry.interval)
     most = engine.n_sets * max(1, model.topology.n_nics // engine.n_sets // run.simulate.nics_per_rank)
     work = Share(engine.played_s, engine.waited_s, engine.exchanges, engine.exchanged_bytes, packets.windows, engine.n_sets, most)
+    work = work._replace(hand_over_s=engine.hand_over_s)
     work = work.with_part(engine.part, engine.mates)
     mine = sampler.totals(), sampler.samples(), sampler.resent(), work
     everyone = world.gather(mine) or [mine]

@@ -18,6 +18,7 @@ class Share(NamedTuple):
     windows: int  # that its engine played
     sets: int  # of planes that share nothing
     most_ranks: int  # that would find something to play
+    hand_over_s: float = 0.0  # what handing over would take, or takes, for each window; 0 where no ranks could share planes
     hand_overs: int = 0  # between the ranks that share a plane
     crossed: tuple[tuple[int, int], ...] = ()  # (rank, bytes of packets that crossed from here)
 
@@ -35,6 +36,7 @@ def together(shares: list[Share]) -> dict[str, Any]:
     exchanges: of all ranks; hand_overs: between ranks that share a plane, most of any; bytes_per_exchange: of messages of all ranks, over
     exchanges and hand-overs; played_s, waited_s: mean of the ranks; imbalance: the busiest rank's time in its engine over the mean;
     windows: most that an engine played; sets: of planes that share nothing; most_ranks: that would find something to play;
+    hand_over_s: measured before the run, for each window; 0 where no ranks could share planes;
     cut_bytes: bytes of packets that crossed from one rank to another, all in all and per pair.
     """
     played = np.array([share.played_s for share in shares])
@@ -50,6 +52,7 @@ def together(shares: list[Share]) -> dict[str, Any]:
         "windows": max(share.windows for share in shares),
         "sets": shares[0].sets,
         "most_ranks": shares[0].most_ranks,
+        "hand_over_s": max(share.hand_over_s for share in shares),
         "cut_bytes": sum(pairs.values()),
         "cut_bytes_of_pairs": pairs,
     }

@@ -170,9 +170,9 @@ def _packets(
     run: Run, topology: Topology, routes: Routes, flows: Flows, ends: Array, report: Report, stop: Callable[[], bool], spool: Spool
 ) -> tuple[Happened, dict[str, Any]]:
     """Every packet, on all ranks, and what the summary says of them; progress is the share of the bytes that have left a NIC."""
-    from netsim.network.leaf_groups import shared_planes
     from netsim.network.packet.engine import PacketEngine
-    from netsim.network.packet.part import Part, compile_kernels
+    from netsim.network.packet.part import compile_kernels
+    from netsim.network.traffic_planes import TrafficPlanes
     from netsim.simulate.sampler import Sampler
     from netsim.simulate.share import Share, merged, together
 
@@ -180,31 +180,27 @@ def _packets(
     with parallel.first_on_node_then_others():
         compile_kernels(engine)
     engine.change_rates(*topologies.fault_events(topology, run.topology))
-    part = Part(engine, world, shared_planes(topology, world.size, run.simulate.nics_per_rank if engine.divisible else topology.n_nics))
-    part.add_flows(flows)
+    planes = TrafficPlanes(engine, world, flows, run.simulate.nics_per_rank, run.simulate.partition)
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, engine, run.telemetry.interval, names, spool)
     total, last_start, again = float(flows.nbytes.sum()), int(flows.start_ps.max()), np.zeros(len(ends), np.int64)
     nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < topology.n_gpus + topology.n_nodes + topology.n_nics)
     step, until, sent, moving = STEP_PS, 0, 0.0, 0
-    next_sample, looks, played_s = sampler(0), 0, 0.0
+    next_sample = sampler(0)
     complete = stopping = False
     while not (complete or stopping):
         until = min(until + step, next_sample)
-        before, waited = time.perf_counter(), part.waited_s
-        part.advance(until)
-        played_s += time.perf_counter() - before - (part.waited_s - waited)
+        planes.advance(until)
         if until == next_sample:
             next_sample = sampler(until)
-        mine = np.array([engine.counters()["bytes"][nic].sum(), stop()], np.int64)
-        now, stops = world.allgather(mine).sum(axis=0).tolist()
+        now, stops = planes.exchange([engine.counters()["bytes"][nic].sum(), stop()])
         moving = until if now > sent else max(moving, last_start)
         if until > moving + SILENCE_PS:
-            part.advance(int(PS_NEVER))
+            planes.advance(int(PS_NEVER))
         found, resent = world.allgather(engine.flow_ends()).max(axis=0), engine.flow_resent()
         ends[:] = np.maximum(found, 0)
         spool.resent(_grown(again, resent))
-        again, complete, stopping, looks = resent, bool((found >= 0).all()), stops > 0, looks + 1
+        again, complete, stopping = resent, bool((found >= 0).all()), stops > 0
         if until > moving + SILENCE_PS and not complete:
             raise InputError(f"network: {int((found < 0).sum())} flows can never end; a lossless network may be in deadlock")
         step = step * 2 if now - sent < total / 200 else max(step // 2, STEP_PS)
@@ -212,9 +208,9 @@ def _packets(
         report(min(1.0, sent / total), until)
     sampler.take(engine.now_ps // run.telemetry.interval)
     end = int(ends.max()) if complete else engine.now_ps
-    planes, sent_bytes = int(topology.vertex_plane.max()) + 1, (16 + 8 * len(ends)) * looks
-    most = planes * max(1, topology.n_nics // planes // run.simulate.nics_per_rank)
-    share = Share(played_s, part.waited_s, looks, sent_bytes, engine.windows, planes, most).with_part(part, np.arange(world.size))
+    sent_bytes = (32 + 8 * len(ends)) * planes.exchanges
+    share = Share(planes.played_s, planes.waited_s, planes.exchanges, sent_bytes, engine.windows, planes.n_planes, planes.most_ranks)
+    share = share._replace(hand_over_s=planes.hand_over_s).with_part(planes.part, np.arange(world.size))
     told = sampler.totals(end), sampler.samples(), again, share
     everyone = world.gather(told) or [told]
     resent = np.add.reduce([of[2] for of in everyone])

@@ -17,7 +17,7 @@ from numba import njit
 
 from netsim.kernels.packet import layout as K
 from netsim.kernels.packet.advance import earliest, settle
-from netsim.kernels.packet.calls import gpu_event
+from netsim.kernels.packet.calls import ended, gpu_event
 from netsim.kernels.packet.pause import toggle
 from netsim.kernels.packet.port import credit, on_wire, packet_bytes, wake_port
 from netsim.kernels.packet.ring import insert
@@ -137,6 +137,19 @@ def hand_out(
     n_blocks = (scal[K.N_VERTICES] + 31) >> K.BLOCK_SHIFT
     blocks[:, NEXT] = min(least, min(earliest(s.receive_block, n_blocks), earliest(s.send_block, n_blocks)))
     return total
+
+
+@njit(cache=True)
+def divide(s: Tables) -> None:
+    """Make of the calls under way, played as a whole until now, the part that is played here: the edges that end here are waited for."""
+    for i in range(s.scal[K.LIVE_CALLS]):
+        c, left = s.live[i] << K.CALL, 0
+        for e in range(s.call[c + K.CALL_EDGE_0], s.call[c + K.CALL_EDGE_0] + s.call[c + K.CALL_EDGES]):
+            o = e << K.EDGE
+            left += s.edge[o + K.ARRIVED_MSGS] < s.edge[o + K.EDGE_MSGS] and s.mine[s.edge[o + K.DST_GPU]] != 0
+        s.call[c + K.EDGES_LEFT], s.call[c + K.BOUND], s.call[c + K.BOUND_AT] = left, s.scal[K.NOW], -1
+        if left == 0:
+            ended(s, s.live[i])
 
 
 @njit(cache=True)

@@ -17,7 +17,7 @@ from netsim.network.packet import buffers
 from netsim.network.packet.footprint import Footprint, footprint, whole_paths
 from netsim.network.packet.parameters import parameters
 from netsim.network.packet.reroute import convergences, new_paths, recovery, refuse, routes_at
-from netsim.network.packet.state import build, grown
+from netsim.network.packet.state import align, build, grown
 from netsim.units import format_time
 from topologies.names import link_name
 
@@ -57,6 +57,19 @@ class PacketEngine:
         self.resent: list[tuple[int, int, int]] = []
         """(instance, end in ps, packets sent again) of every call that has ended and lost any."""
 
+    def snapshot(self) -> dict[str, object]:
+        """Return everything that has come to be; see `restore`."""
+        used = self.state.arena[: self.state.scal[k.ARENA_TOP]]
+        fixed = "topology", "network", "cc", "_control", "_tables"
+        return {name: value for name, value in vars(self).items() if name not in fixed} | {"state": self.state._replace(arena=used)}
+
+    def restore(self, found: dict[str, object]) -> None:
+        """Become what an engine of the same fabric and network was when it gave its `snapshot`."""
+        vars(self).update(found)
+        used = self.state.arena
+        self.state = align(self.state._replace(arena=np.empty(self.state.scal[k.ARENA_SIZE], np.int64)))
+        self.state.arena[: used.size] = used
+
     @property
     def tables(self) -> Tables:
         """The state as kernels take it."""
@@ -73,6 +86,11 @@ class PacketEngine:
     def windows(self) -> int:
         """Windows played so far."""
         return int(self.state.scal[k.WINDOWS])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether calls have ended, after `now_ps`, of which `advance` has not told."""
+        return bool(self.state.scal[k.DONE_CALLS])
 
     @property
     def divisible(self) -> bool:

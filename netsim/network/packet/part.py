@@ -34,23 +34,24 @@ class Part:
         self._blocks = np.zeros((comm.size, kernel.HEADER + kernel.RECORD * kernel.ROOM), np.int64)
         self._surplus = np.zeros(1 << 12, np.int64)
         self._start = np.zeros(comm.size, np.int64)
-        self._first = LATEST  # nothing happens anywhere before
+        self._first = LATEST if engine.n_flows == 0 else engine.now_ps  # nothing happens anywhere before
         self._calls: dict[int, tuple[int, int]] = {}  # instance -> (call, handle)
-        self.lookahead_ps = LATEST
+        self.lookahead_ps = over_links(engine, owner)
         """So long all may play without a word; the same on all ranks."""
-        self._look_ahead_over_links()
+        self._look_ahead_over_flows(0)
         self.crossed = np.zeros(comm.size, np.int64)  # bytes of packets from here to each rank
         self.hand_overs = 0
         self.handed_over_bytes = 0  # that this rank sent
         self.waited_s = 0.0
 
-    def _look_ahead_over_links(self) -> None:
-        """Packets cross with the latency of a link that is cut, pauses and credits the other way with their delay."""
-        top, owner = self.engine.topology, self.cut.owner
-        ends = owner[top.link_src], owner[top.link_dst]
-        border = np.flatnonzero((top.vertex_kind[top.link_src] >= NIC) & (ends[0] >= 0) & (ends[1] >= 0) & (ends[0] != ends[1]))
-        soonest = np.r_[top.link_latency[border], self.engine.state.pfc[(border << k.PFC) + k.DELAY]]
-        self.lookahead_ps = int(soonest.min(initial=LATEST))
+    def _look_ahead_over_flows(self, first: int) -> None:
+        """Analytic acknowledgements of plain flows cross with the time of the way back."""
+        s, f = self.engine.state, np.arange(first, self.engine.n_flows)
+        f = f[s.tx[(f << k.TX) + k.TX_EDGE] < 0]
+        source, end = s.link_src[s.tx[(f << k.TX) + k.UPLINK]], s.link_dst[s.rx[(f << k.RX) + k.RX_LAST]]
+        apart = self.cut.owner[source] != self.cut.owner[end]
+        if s.scal[k.ACKS] != k.SIMULATED:
+            self._look_ahead(s.tx[(f[apart] << k.TX) + k.RETURN])
 
     # --- what all ranks do alike ---------------------------------------------------------------------------------------------------------
 
@@ -58,11 +59,7 @@ class Part:
         """As `PacketEngine.add_flows`; every NIC sends where it is played."""
         first = self.engine.n_flows
         self.engine.add_flows(flows)
-        s, f = self.engine.state, np.arange(first, self.engine.n_flows)
-        source, end = s.link_src[s.tx[(f << k.TX) + k.UPLINK]], s.link_dst[s.rx[(f << k.RX) + k.RX_LAST]]
-        apart = self.cut.owner[source] != self.cut.owner[end]
-        if s.scal[k.ACKS] != k.SIMULATED:
-            self._look_ahead(s.tx[(f[apart] << k.TX) + k.RETURN])
+        self._look_ahead_over_flows(first)
         self._first = min(self._first, int(flows.start_ps.min(initial=LATEST)))
 
     def register(self, handle_of_engine: int) -> None:
@@ -95,6 +92,13 @@ class Part:
                 self._first = self.engine.now_ps
             elif self.engine.now_ps == until:
                 return np.concatenate([d for d, _ in done]), np.concatenate([t for _, t in done])
+
+    def find_calls(self) -> None:
+        """Take note of calls that were under way before there was this part."""
+        s = self.engine.state
+        for call in s.live[: s.scal[k.LIVE_CALLS]].tolist():
+            row = call << k.CALL
+            self._calls[int(s.call[row + k.INSTANCE])] = call, int(s.call[row + k.HANDLE])
 
     def retire(self, instances: Array, times: Array) -> None:
         """Forget calls that have completed on all ranks; those of other planes are none of ours."""
@@ -145,11 +149,20 @@ class Part:
         return came, extra
 
 
+def over_links(engine: PacketEngine, owner: Array) -> int:
+    """Return how soon packets, pauses and credits can cross: with the latency of a link that is cut, or with the delay of its far end."""
+    top = engine.topology
+    ends = owner[top.link_src], owner[top.link_dst]
+    border = np.flatnonzero((top.vertex_kind[top.link_src] >= NIC) & (ends[0] >= 0) & (ends[1] >= 0) & (ends[0] != ends[1]))
+    return int(np.r_[top.link_latency[border], engine.state.pfc[(border << k.PFC) + k.DELAY]].min(initial=LATEST))
+
+
 def compile_kernels(engine: PacketEngine) -> None:
     """Run the kernels on nothing, so that they are compiled and cached: one rank of a node does so while the others wait."""
     none, blocks = np.zeros(0, np.int64), np.zeros((1, kernel.HEADER), np.int64)
     advance(engine.tables, engine.cc, 0)
     kernel.hand_out(engine.tables, np.zeros(1, np.int64), none, none, none, none, none, blocks, none, np.zeros(1, np.int64), none)
+    kernel.divide(engine.tables)
     kernel.take_in(engine.tables, np.zeros((0, kernel.HEADER), np.int64), none)
     part_bounds(engine.tables, 0, none)
     next_arrival(engine.tables)
