@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netsim.collectives import plan
-from netsim.collectives.platform import Communicator
+from netsim.collectives.plan import build
+from netsim.collectives.platform import Communicator, Platform
 from netsim.collectives.tuner import case_of
 from netsim.config.nccl import Nccl
+from netsim.kernels.structs import Plan
 from tests.collectives_cases import A100, B200, H100, MACHINES, comm, cross_rail_bytes, nic_bytes, nic_messages, nvlink_bytes, play
 
 RING = Nccl(NCCL_ALGO="Ring", NCCL_PROTO="Simple")
@@ -169,3 +171,14 @@ def test_identical_channels_share_rows():
     built = plan("all_reduce", 2**30, comm(128), H100, RING)
     assert len(built.edge_src) == 8 * (896 + 2 * 128)
     assert set(built.edge_weight[built.edge_nic_src < 0]) == {2} and set(built.edge_weight[built.edge_nic_src >= 0]) == {1}
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "broadcast", "all_to_all", "sendrecv"])
+def test_rail_7_is_rail_0_on_other_nics(op: str) -> None:
+    """What `plan` takes as given, against the plan that is built for the rail itself."""
+    platform, rail = Platform("hopper", 8, 8, 50e9), 7
+    members = Communicator((0, 1) if op == "sendrecv" else tuple(range(6)), (rail,) * (2 if op == "sendrecv" else 6))
+    moved, built = plan(op, 3 << 20, members, platform, Nccl()), build(op, 3 << 20, members, platform, Nccl())
+    assert (built.edge_nic_src == rail).any()
+    for field, a, b in zip(Plan._fields, moved, built, strict=True):
+        assert np.array_equal(a, b), field

@@ -3,6 +3,8 @@
 import importlib
 from functools import lru_cache
 
+import numpy as np
+
 from netsim.collectives.call import Call
 from netsim.collectives.geometry import geometry
 from netsim.collectives.platform import Communicator, Platform, layout, trays
@@ -25,6 +27,15 @@ def carrier(comm: Communicator, platform: Platform) -> Communicator:
     return Communicator(tuple(m // width for m in members), tuple((comm.local[0] + m % width) % platform.gpus_per_node for m in members))
 
 
+def _rail(comm: Communicator, platform: Platform, nccl: Nccl) -> int:
+    """The rail that a communicator of one GPU per node stays on, where rails are alike: every GPU has a NIC of its own; else 0.
+
+    Its plan is that of rail 0 on other NICs. A job has a communicator for data parallelism and for the pipeline on every rail.
+    """
+    alike = platform.nics_per_node == platform.gpus_per_node and not nccl.NCCL_GRAPH_FILE
+    return comm.local[0] if alike and len(set(comm.local)) == 1 and len(set(comm.node)) == len(comm.node) else 0
+
+
 @lru_cache(maxsize=512)
 def plan(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Nccl) -> Plan:
     """Return the plan of a call.
@@ -33,6 +44,16 @@ def plan(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Ncc
     buffer of one rank of an all_to_all, gather or scatter (root's); the message of a sendrecv (member 0 to member 1) or ring_shift (every
     member to the next).
     """
+    rail = _rail(comm, platform, nccl)
+    if rail == 0:
+        return build(op, nbytes, comm, platform, nccl)
+    first = plan(op, nbytes, comm._replace(local=(0,) * len(comm.local)), platform, nccl)
+    moved = {name: np.where((nic := getattr(first, name)) < 0, nic, nic + np.int32(rail)) for name in ("edge_nic_src", "edge_nic_dst")}
+    return first._replace(**moved)
+
+
+def build(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Nccl) -> Plan:
+    """Return the plan of a call, made for this communicator; the arguments are those of `plan`."""
     if nccl.NCCL_MNNVL_ENABLE == 0 and platform.gpus_per_node > 8:
         comm = trays(comm)
     if not nccl.p2p:
@@ -49,6 +70,5 @@ def plan(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Ncc
         op, nbytes, layout(comm, platform), platform, nccl, case.graphs, case.channels, channels, algorithm,
         geometry(protocol, nccl), platform.figures(nccl), comm.size, case.place.nodes,
     )  # fmt: skip
-    build = importlib.import_module(f"netsim.collectives.algorithms.{algorithm}").build
-    built: Plan = build(call)
+    built: Plan = importlib.import_module(f"netsim.collectives.algorithms.{algorithm}").build(call)
     return built._replace(qps=nccl.qps)
