@@ -113,37 +113,37 @@ def run(x, f, until, groups, times):
     reached: `until`, or less when the log of transfers must be drained, or when an external call has started that may end before `until`.
     (One entry on purpose: what it calls is compiled into every entry.)
     """
-    if x.scalar[BEGUN] == 0:
-        x.scalar[BEGUN] = 1
-        for gpu in range(x.program.shape[0]):
-            _begin_round(x, gpu, 0)
-            _drain(x, f)
-    for i in range(groups.shape[0]):
-        x.scalar[NOW] = max(x.scalar[NOW], times[i])
-        _end_call(x, groups[i], times[i])
-        _drain(x, f)
+    begun, given = x.program.shape[0] if x.scalar[BEGUN] == 1 else 0, 0
+    x.scalar[BEGUN] = 1
     room = f.log_bundle.shape[0] - f.bundle_footprint.shape[0]
     while True:
-        t_flow = flow.next_time(f)
-        t_kernel = _next_end(x)
-        t = min(t_flow, t_kernel)
-        for i in range(x.scalar[N_STARTS]):
-            until = min(until, x.start_t[i] + x.call_launch[x.start_call[i]])
-        if t > until:
-            x.scalar[NOW] = max(x.scalar[NOW], min(until, flow.NEVER))
-            return until
-        if f.scalar[flow.LOG] >= room or x.scalar[N_STARTS] + x.group_arrived.shape[0] > x.start_t.shape[0]:
-            return t - 1
-        x.scalar[NOW] = t
-        x.scalar[EVENTS] += 1
-        if t_flow == t:
-            flow.step(f, t)
-            for i in range(f.scalar[flow.DONE]):
-                _end_call(x, x.footprint_group[f.done[i]], t)
-        while _next_end(x) == t:
-            k = x.heap_key[0]
-            heap.pop(x.heap_t, x.heap_key, x.heap_version, x.scalar)
-            _end_kernel(x, k, t)
+        if begun < x.program.shape[0]:
+            _begin_round(x, begun, 0)
+            begun += 1
+        elif given < groups.shape[0]:
+            x.scalar[NOW] = max(x.scalar[NOW], times[given])
+            _end_call(x, groups[given], times[given])
+            given += 1
+        else:
+            t_flow = flow.next_time(f)
+            t = min(t_flow, _next_end(x))
+            for i in range(x.scalar[N_STARTS]):
+                until = min(until, x.start_t[i] + x.call_launch[x.start_call[i]])
+            if t > until:
+                x.scalar[NOW] = max(x.scalar[NOW], min(until, flow.NEVER))
+                return until
+            if f.scalar[flow.LOG] >= room or x.scalar[N_STARTS] + x.group_arrived.shape[0] > x.start_t.shape[0]:
+                return t - 1
+            x.scalar[NOW] = t
+            x.scalar[EVENTS] += 1
+            if t_flow == t:
+                flow.step(f, t)
+                for i in range(f.scalar[flow.DONE]):
+                    _end_call(x, x.footprint_group[f.done[i]], t)
+            while _next_end(x) == t:
+                k = x.heap_key[0]
+                heap.pop(x.heap_t, x.heap_key, x.heap_version, x.scalar)
+                _end_kernel(x, k, t)
         _drain(x, f)
 
 
@@ -169,7 +169,7 @@ def _look(x, k):
     x.scalar[STACK] += 1
 
 
-@kernel
+@inlined
 def _drain(x, f):
     while x.scalar[STACK] > 0:
         x.scalar[STACK] -= 1
@@ -314,7 +314,7 @@ def _join(x, f, gpu, k, row, t):
             flow.start(f, x.call_flow[place], x.group_since[group])
 
 
-@kernel
+@inlined
 def _end_call(x, group, t):
     """A call has ended: all members go on."""
     place = x.group_call[group]

@@ -82,7 +82,7 @@ class Flow(NamedTuple):
     part_used: Array  # float64[L]
 
 
-@kernel
+@inlined
 def start(f, call, t):
     """Start a call whose members have all arrived at time t (not before the time already reached)."""
     footprint = f.call_footprint[call]
@@ -91,7 +91,7 @@ def start(f, call, t):
     _push(f, t + f.call_launch[call], LAUNCH * KIND + footprint, 0)
 
 
-@kernel
+@inlined
 def next_time(f):
     """Time of the next event; NEVER when there is none."""
     while f.scalar[SIZE] > 0 and _stale(f, 0):
@@ -99,7 +99,7 @@ def next_time(f):
     return f.heap_t[0] if f.scalar[SIZE] > 0 else NEVER
 
 
-@kernel
+@inlined
 def step(f, t):
     """Process every event at time t; footprints that completed are in `done[: scalar[DONE]]`."""
     f.scalar[DONE] = 0
@@ -134,7 +134,7 @@ def _stale(f, i):
     return key // KIND == FINISH and f.version[key % KIND] != f.heap_version[i]
 
 
-@kernel
+@inlined
 def _push(f, t, key, version):
     if f.scalar[SIZE] == f.heap_t.shape[0]:  # drop what is stale; the live entries always fit in half of it
         n = 0
@@ -155,7 +155,7 @@ def _touch(f, link):
         f.scalar[DIRTY] += 1
 
 
-@kernel
+@inlined
 def _launch(f, footprint, t):
     """The first byte of a call may move: its bundles join their links."""
     call = f.footprint_call[footprint]
@@ -190,7 +190,7 @@ def _launch(f, footprint, t):
                 _touch(f, f.node_link[k])
 
 
-@kernel
+@inlined
 def _set_pace(f, b, pace, t):
     """Book what bundle b moved since its last change, and go on at `pace`."""
     _book(f, b, t)
@@ -212,7 +212,7 @@ def _book(f, b, t):
         f.since[b] = t
 
 
-@kernel
+@inlined
 def _finish(f, b, t):
     """Bundle b has moved its volume: it leaves its links; with the last one of its call the fill begins."""
     footprint = f.bundle_footprint[b]
@@ -237,7 +237,7 @@ def _finish(f, b, t):
         _push(f, t + f.call_fill[call], COMPLETE * KIND + footprint, 0)
 
 
-@kernel
+@inlined
 def _settle(f, t):
     """Solve again every component around a dirty link."""
     n_dirty = f.scalar[DIRTY]

@@ -32,18 +32,27 @@ def pop(times, keys, versions, size):
 
 @kernel
 def sift(times, keys, versions, n, i, t, key, version):
-    """Put an event at index i of a heap of n, or deeper where a child comes first."""
+    """Put an event at index i of a heap of n, or deeper where a child comes first.
+
+    What is put there usually belongs near the bottom: the gap goes all the way down, then the event up from there. Which child comes first
+    is as good as random, so it is computed, not branched on.
+    """
+    top = i
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        right = child + 1
-        if right < n and (times[right] < times[child] or (times[right] == times[child] and keys[right] < keys[child])):
-            child = right
-        if times[child] > t or (times[child] == t and keys[child] >= key):
-            break
+        if child + 1 < n:
+            left, right = times[child], times[child + 1]
+            child += (right < left) | ((right == left) & (keys[child + 1] < keys[child]))
         times[i], keys[i], versions[i] = times[child], keys[child], versions[child]
         i = child
+    while i > top:
+        up = (i - 1) >> 1
+        if times[up] < t or (times[up] == t and keys[up] <= key):
+            break
+        times[i], keys[i], versions[i] = times[up], keys[up], versions[up]
+        i = up
     times[i], keys[i], versions[i] = t, key, version
 
 

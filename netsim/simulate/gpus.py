@@ -50,7 +50,8 @@ def state(
     per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call", "start_row")}
     columns = ("stream_ptr", "kind", "duration", "dim", "category", "timer", "dep_ptr", "dep_idx")
     of_programs = {name: getattr(programs, name) for name in columns}
-    of_groups = {name: getattr(groups, name) for name in ("group_of", "member_ptr", "member_idx")}
+    # one layout, folded or not: kernels are compiled once
+    of_groups = {name: np.ascontiguousarray(getattr(groups, name)) for name in ("group_of", "member_ptr", "member_idx")}
     places = ("row_call", "group_call_ptr", "call_flow", "call_sms", "call_launch", "footprint_group")
     of_table = {name: getattr(table, name) for name in places}
     return Exec(
