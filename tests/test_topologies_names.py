@@ -15,7 +15,8 @@ def test_every_name_leads_back(name: str) -> None:
     names = [topologies.vertex_name(topology, v) for v in range(topology.vertex_kind.size)]
     assert len(set(names)) == len(names)
     assert [topologies.find_vertex(topology, n) for n in names] == list(range(len(names)))
-    assert topologies.link_names(topology) == [topologies.link_name(topology, k) for k in range(topology.link_src.size)]
+    links = [topologies.link_name(topology, k) for k in range(topology.link_src.size)]
+    assert topologies.link_names(topology).astype(str).tolist() == links
     for link in range(topology.link_src.size):
         assert topologies.find_links(topology, topologies.link_name(topology, link)).tolist() == [link]
 

@@ -85,17 +85,32 @@ def switch_names(topology: Topology) -> Iterator[str]:
         yield switch_name(tier, rail, numbers[tier, rail])
 
 
-def link_names(topology: Topology) -> list[str]:
-    """Return the names of all links, in order: what `link_name` says of each, without looking for parallel cables one by one."""
-    switch_0 = topology.vertex_kind.size - topology.n_switches
-    names = [*(vertex_name(topology, v) for v in range(switch_0)), *switch_names(topology)]
-    src, dst = topology.link_src.astype(np.int64), topology.link_dst
-    _, row, count = np.unique(src * topology.vertex_kind.size + dst, return_inverse=True, return_counts=True)
-    order = np.argsort(row, kind="stable")
-    number = np.empty(row.size, np.int64)
-    number[order] = np.arange(row.size) - (np.cumsum(count) - count)[row[order]]
-    ends = zip(src.tolist(), dst.tolist(), number.tolist(), count[row].tolist(), strict=True)
-    return [f"{names[a]} -> {names[b]}" + (f" ({n})" if several > 1 else "") for a, b, n, several in ends]
+def link_names(topology: Topology) -> Array:
+    """Return the names of all links, in order, as bytes: what `link_name` says of each, made for all of them at once."""
+    names = np.concatenate([_host_names(topology), np.array([*switch_names(topology), ""], np.bytes_)])
+    key = topology.link_src.astype(np.int64) * topology.vertex_kind.size + topology.link_dst
+    order = np.argsort(key, kind="stable")
+    new = np.diff(key[order], prepend=-1) != 0
+    first, several = np.flatnonzero(new), np.zeros(key.size, bool)
+    number = np.arange(key.size) - first[np.cumsum(new) - 1]
+    several[order] = np.repeat(np.diff(first, append=key.size) > 1, np.diff(first, append=key.size))
+    out = np.strings.add(np.strings.add(names[topology.link_src], b" -> "), names[topology.link_dst])
+    cable = np.zeros(key.size, np.int64)
+    cable[order] = number
+    suffix = np.array([f" ({n})" for n in range(number.max(initial=0) + 1)], np.bytes_)
+    return np.strings.add(out, np.where(several, suffix[cable], b""))
+
+
+def _host_names(topology: Topology) -> Array:
+    """Names of GPUs, scale-up switches and NICs."""
+    node: Array = np.arange(topology.n_nodes).astype(np.bytes_)
+
+    def each(kind: bytes, mark: str, count: int) -> Array:
+        place: Array = np.array([f"{mark}{i}" for i in range(count)], np.bytes_)
+        return np.strings.add(kind, np.strings.add(np.repeat(node, count), np.tile(place, topology.n_nodes)))
+
+    gpus, nics = each(b"n", ".g", topology.gpus_per_node), each(b"nic n", ".", topology.nics_per_node)
+    return np.concatenate([gpus, np.strings.add(b"scale-up n", node), nics])
 
 
 def link_name(topology: Topology, link: int) -> str:

@@ -156,7 +156,9 @@ def drain(network: Flow) -> Log:
 
 
 def joined(parts: list[Log]) -> Log:
-    """A log in one piece."""
+    """A log in one piece. `parts` is emptied, column by column, so that memory holds little of it twice."""
     if not parts:
         return Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32))
-    return Log(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    columns = list(zip(*parts, strict=True))
+    parts.clear()
+    return Log(*(np.concatenate(columns.pop(0)) for _ in Log._fields))

@@ -120,12 +120,12 @@ def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path, spool
 
 def link_facts(top: Topology) -> dict[str, Any]:
     """What is known of every link."""
-    ends = np.stack([top.link_src, top.link_dst]).astype(np.int64)
+    ends = top.link_src.astype(np.int64) * len(top.vertex_kind) + top.link_dst
     return {
         "links/name": topologies.link_names(top),
-        "links/tier": [LINK_TIERS[tier] for tier in top.link_tier],
+        "links/tier": np.array(LINK_TIERS, np.bytes_)[top.link_tier],
         "links/rail": np.maximum(top.vertex_rail[top.link_src], top.vertex_rail[top.link_dst]),
-        "links/bundle": np.unique(ends, axis=1, return_inverse=True)[1].ravel(),
+        "links/bundle": np.unique(ends, return_inverse=True)[1],
         "links/rate": top.link_rate,
     }
 

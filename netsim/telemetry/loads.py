@@ -35,7 +35,7 @@ def table(log: Log, loads: Loads, of_link: Array, sets: int, key_of_tag: Array, 
     keep = shown[loads.node_link]
     ptr = np.r_[0, np.cumsum(keep)][loads.bundle_ptr].astype(np.int64)
     node_set, coef = of_link[loads.node_link[keep]].astype(np.int64), loads.node_coef[keep]
-    rows = np.flatnonzero(np.diff(ptr)[log.bundle] > 0)
+    rows = np.flatnonzero((np.diff(ptr) > 0)[log.bundle])
     key = key_of_tag[log.tag[rows]]
     rows, key = rows[key >= 0], key[key >= 0]
     dense = sets * n_keys <= DENSE

@@ -16,6 +16,8 @@ from netsim.kernels.structs import Array
 
 BLOCK = 4096
 """Intervals that are laid out at a time, and of a chunk in the file."""
+PIECE = 1 << 14
+"""Transfers that are looked at together."""
 
 
 class Log(NamedTuple):
@@ -36,12 +38,19 @@ class Loads(NamedTuple):
     node_coef: Array  # float64[N]
 
 
+def pieces(log: Log) -> Iterator[Log]:
+    """A log piece by piece: what NumPy makes of each stays in the cache."""
+    for at in range(0, len(log.t0), PIECE):
+        yield Log(*(column[at : at + PIECE] for column in log))
+
+
 def alike(log: Log, loads: Loads, n_links: int) -> tuple[Array, int]:
     """Return (row int32[n_links], rows): links with the same row carried the same at all times; -1: nothing."""
-    transfer = mix(mix(mix(log.t0.view(np.uint64)) + log.t1.view(np.uint64)) + log.pace.view(np.uint64) + log.tag.astype(np.uint64))
     n_bundles = len(loads.bundle_ptr) - 1
     print_ = np.zeros(n_bundles, np.uint64)
-    np.add.at(print_, log.bundle, transfer)
+    for part in pieces(log):
+        transfer = mix(mix(mix(part.t0.view(np.uint64)) + part.t1.view(np.uint64)) + part.pace.view(np.uint64) + part.tag.astype(np.uint64))
+        np.add.at(print_, part.bundle, transfer)
     moved = np.bincount(log.bundle, minlength=n_bundles) > 0
     node_bundle = np.repeat(np.arange(n_bundles), np.diff(loads.bundle_ptr))
     on = moved[node_bundle]
@@ -63,11 +72,9 @@ def blocks(log: Log, loads: Loads, row: Array, rows: int, interval: int, end_ps:
     shown[np.unique(row, return_index=True)[1]] = True
     shown &= row >= 0
     keep = shown[loads.node_link]
-    size = np.add.reduceat(np.r_[keep, False], loads.bundle_ptr[:-1]) if len(loads.bundle_ptr) > 1 else np.zeros(0, np.int64)
-    size[np.diff(loads.bundle_ptr) == 0] = 0
-    ptr = np.r_[0, np.cumsum(size)].astype(np.int64)
+    ptr = np.r_[0, np.cumsum(keep)][loads.bundle_ptr].astype(np.int64)
     node_row, coef = row[loads.node_link[keep]], loads.node_coef[keep]
-    use = np.flatnonzero(size[log.bundle] > 0)
+    use = np.flatnonzero((np.diff(ptr) > 0)[log.bundle])
     order = use[np.argsort(log.t0[use], kind="stable")]
     starts = log.t0[order]
     longest = int((log.t1[order] - starts).max()) if len(order) else 0

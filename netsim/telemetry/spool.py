@@ -30,7 +30,7 @@ from netsim.telemetry.write import unwritable, write_head, write_run
 FOLDER = "spool"
 SHARED = ("busy", "exposed", "timers", "bubble", "end", "start", "begin", "ended", "waited", "turn")
 """Arrays of `Happened` that are mapped files while a run goes on; plain traffic has only `ended`."""
-LOG = np.dtype([("bundle", np.int32), ("t0", np.int64), ("t1", np.int64), ("pace", np.float64), ("tag", np.int32)])
+LOG = tuple(map(np.dtype, (np.int32, np.int64, np.int64, np.float64, np.int32)))  # columns of `Log`
 SAMPLE = np.dtype([("interval", np.int32), ("link", np.int32), ("value", np.float64)])
 RESENT = np.dtype([("group", np.int64), ("end", np.int64), ("packets", np.int64)])
 HELD_S = 1.0
@@ -50,7 +50,7 @@ class Spool:
         self.clock = Clock()
         self._starts = time.monotonic() + HELD_S
         self._frame: Frame | None = None
-        self._held: dict[str, list[bytes]] | None = {}
+        self._held: dict[str, list[Array]] | None = {}
         if rank == 0:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._guard(lambda: self.folder.mkdir(parents=True, exist_ok=True))
@@ -84,11 +84,8 @@ class Spool:
         return self._guard(make)
 
     def log(self, part: Log) -> None:
-        """Append transfers."""
-        rows = np.empty(len(part.t0), LOG)
-        for name in Log._fields:
-            rows[name] = getattr(part, name)
-        self._append("log.bin", rows)
+        """Append transfers: how many, then column by column, as they are in memory."""
+        self._append("log.bin", np.array([len(part.t0)]), *part)
 
     def sample(self, counter: str, interval: int, link: Array, value: Array) -> None:
         """Append what this rank's links counted in an interval."""
@@ -101,12 +98,12 @@ class Spool:
         if len(rows):
             self._append(f"resent-{self.rank}.bin", rows.astype(np.int64))
 
-    def _append(self, name: str, rows: Array) -> None:
+    def _append(self, name: str, *arrays: Array) -> None:
         with self.clock:
             if self._held is None:
-                self._guard(lambda: _add(self.folder / name, [rows.tobytes()]))
+                self._guard(lambda: _add(self.folder / name, arrays))
                 return
-            self._held.setdefault(name, []).append(rows.tobytes())
+            self._held.setdefault(name, []).extend(arrays)
             if time.monotonic() >= self._starts:
                 held, self._held = self._held, None
                 if self._frame is not None:
@@ -131,9 +128,10 @@ class Spool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _add(path: Path, parts: list[bytes]) -> None:
+def _add(path: Path, arrays: Sequence[Array]) -> None:
     with open(path, "ab") as file:
-        file.write(b"".join(parts))
+        for array in arrays:
+            file.write(array.data)
 
 
 _ARRAYS = ("link_of", "gpu_of", "key_of_tag", "call_group", "call_bytes", "call_alike", "call_path")
@@ -186,8 +184,7 @@ def read_frame(folder: Path) -> Frame:
 
 def read_happened(folder: Path) -> Happened:
     """What had happened when the run was killed."""
-    rows = _rows(folder / "log.bin", LOG)
-    log = Log(*(np.ascontiguousarray(rows[name]) for name in Log._fields))
+    log = _log(folder / "log.bin")
     shared = {name: _mapped(folder / f"{name}.npy") for name in SHARED}
     samples = _samples(folder)
     with np.load(folder / "frame.npz") as columns:
@@ -220,6 +217,21 @@ def _family(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
 def _mapped(path: Path) -> Array:
     """An array that was mapped, empty where the run had none of this name."""
     return np.array(np.load(path, mmap_mode="r")) if path.exists() else np.zeros(0, np.int64)
+
+
+def _log(path: Path) -> Log:
+    """Transfers of a file that may end in the middle of what was appended last, which is then left out."""
+    raw, at = path.read_bytes() if path.exists() else b"", 0
+    parts = [[np.zeros(0, kind)] for kind in LOG]
+    while at + 8 <= len(raw):
+        n = int(np.frombuffer(raw, np.int64, 1, at)[0])
+        ends = at + 8 + np.cumsum([0, *(n * kind.itemsize for kind in LOG)])
+        if ends[-1] > len(raw):
+            break
+        for column, kind, begin in zip(parts, LOG, ends[:-1].tolist(), strict=True):
+            column.append(np.frombuffer(raw, kind, n, begin))
+        at = int(ends[-1])
+    return Log(*map(np.concatenate, parts))
 
 
 def _rows(path: Path, kind: "np.dtype[Any]") -> Array:

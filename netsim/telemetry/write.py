@@ -53,9 +53,10 @@ class Writer:
 
 
 def _encoded(texts: Any) -> Any:
-    """Texts as bytes of one length: variable lengths take HDF5 ten times as long."""
-    encoded = [str(text).encode() for text in texts]
-    return np.array(encoded, dtype=h5py.string_dtype("utf-8", max(map(len, encoded), default=1)))
+    """Texts, or an array of bytes, as bytes of one length: variable lengths take HDF5 ten times as long."""
+    if not isinstance(texts, np.ndarray) or texts.dtype.kind != "S":
+        texts = np.array([str(text).encode() for text in texts], np.bytes_)
+    return texts.astype(h5py.string_dtype("utf-8", int(np.strings.str_len(texts).max(initial=1))))
 
 
 @contextmanager
