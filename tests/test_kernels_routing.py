@@ -158,7 +158,7 @@ def test_choices_of_two_switches_are_independent() -> None:
 
 def test_host_links() -> None:
     topology = topologies.build(Fabric(nodes=2, gpus_per_node=8, nics_per_node=4))
-    assert routing.scale_up_links(topology, 9, 12) == (9, 16 + 12)
+    assert routing.scale_up_links(topology, 9, 12) == (9, -1, 16 + 12)
     near, none = routing.host_links(topology, 9, 4)
     assert none == -1 and topology.link_src[near] == 9 and topology.link_dst[near] == 16 + 2 + 4
     # to a NIC of another GPU: over the bus of the GPU and the bus of the NIC

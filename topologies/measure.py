@@ -11,8 +11,8 @@ import numpy as np
 from netsim.config.topology import TIER_NAMES, Fabric
 from netsim.kernels.components import components
 from netsim.kernels.maxflow import max_flow
-from netsim.kernels.routing import first_switch
-from netsim.kernels.structs import LINK_TIERS, NIC, SWITCH, Array, Routes, Topology
+from netsim.kernels.routing import first_nic, first_switch
+from netsim.kernels.structs import CABLE_TIERS, LINK_TIERS, NIC, SWITCH, Array, Routes, Topology
 from topologies.tables import paths
 
 MAX_FLOW_LINKS = 4_000_000
@@ -56,6 +56,8 @@ class Report:
     failed_links: int
     slow_links: int
     scale_up_bytes_per_s: float
+    islands: int
+    between_bytes_per_s: float | None  # from one island of a node to another
     injection_bytes_per_s: float
     bisection_bytes_per_s: float
     full_bisection_bytes_per_s: float
@@ -71,7 +73,7 @@ class Report:
 
 def measure(topology: Topology, fabric: Fabric, routes: Routes) -> Report:
     """Return the report of a built fabric."""
-    healthy = np.bincount(topology.link_tier[topology.link_tier >= 2], minlength=len(LINK_TIERS))[2:] // 2
+    healthy = np.bincount(topology.link_tier, minlength=len(LINK_TIERS))[CABLE_TIERS] // 2
     nic_side = topology.vertex_kind[topology.link_src] == NIC
     nic_side &= topology.vertex_kind[topology.link_dst] == SWITCH
     lost, diameter = _reach(topology, routes)
@@ -83,12 +85,14 @@ def measure(topology: Topology, fabric: Fabric, routes: Routes) -> Report:
         nics=topology.n_nics,
         nic_ports=int(nic_side.sum()),
         tiers=tier_reports(topology, fabric),
-        cables={name: int(count) for name, count in zip(LINK_TIERS[2:], healthy, strict=True) if count},
+        cables={name: int(count) for name, count in zip(LINK_TIERS[CABLE_TIERS], healthy, strict=True) if count},
         failed_links=int((topology.link_rate == 0).sum()),
         slow_links=int(((topology.link_rate > 0) & (topology.link_rate < nominal[topology.link_tier])).sum())
         if fabric.builder != "custom"
         else 0,
         scale_up_bytes_per_s=fabric.scale_up.rate,
+        islands=topology.islands,
+        between_bytes_per_s=fabric.scale_up.between,
         injection_bytes_per_s=float(topology.link_rate[nic_side].sum()),
         bisection_bytes_per_s=bisection(topology),
         full_bisection_bytes_per_s=float(topology.link_rate[nic_side & _first_half(topology)[topology.link_src]].sum()),
@@ -139,7 +143,7 @@ def bisection(topology: Topology) -> float:
 def tier_bisection(topology: Topology) -> float:
     """Return half the rate of the thinnest tier of cables: the bisection of a regular tree whose leaves do not straddle the halves."""
     up = topology.vertex_tier[topology.link_src] < topology.vertex_tier[topology.link_dst]
-    per_tier = np.bincount(topology.link_tier[up], weights=topology.link_rate[up])[2:]
+    per_tier = np.bincount(topology.link_tier[up], weights=topology.link_rate[up])[CABLE_TIERS]
     return float(per_tier[per_tier > 0].min() / 2)
 
 
@@ -185,10 +189,10 @@ def _reach(topology: Topology, routes: Routes) -> tuple[int, int]:
 def _first_half(topology: Topology) -> Array:
     """bool[V]: NICs of the first half of the nodes."""
     half = np.zeros(topology.vertex_kind.size, bool)
-    nic_0 = topology.n_gpus + topology.n_nodes
+    nic_0 = first_nic(topology)
     half[nic_0 : nic_0 + (topology.n_nodes // 2) * topology.nics_per_node] = True
     return half
 
 
 def _nominal_rates(fabric: Fabric) -> Array:
-    return np.array([fabric.scale_up.rate, fabric.host.rate, *(fabric.tier(t).rate for t in (1, 2, 3))])
+    return np.array([fabric.scale_up.rate, fabric.host.rate, *(fabric.tier(t).rate for t in (1, 2, 3)), fabric.scale_up.between or 0.0])

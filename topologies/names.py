@@ -2,6 +2,7 @@
 
     n17.g3           GPU 3 of node 17              nic n17.3      NIC 3 of node 17
     scale-up n17     the NVSwitch complex          leaf r3.s0     leaf of rail 3, segment 0
+    scale-up n17.1   that of island 1 where a node has several
     spine r3.1       spine 1 of rail 3             leaf 5, spine 5, core 12     where a switch serves all rails
 
 Switches are numbered within their tier and rail (with several planes: those of plane 0 first). A link is `a -> b`; one of several parallel
@@ -14,11 +15,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from netsim.errors import InputError, did_you_mean
+from netsim.kernels.routing import first_nic
 from netsim.kernels.structs import GPU, NIC, SCALE_UP, SWITCH, Array, Topology
 
 TIERS = ("", "leaf", "spine", "core")
 _PATTERN = re.compile(
-    r"n(?P<gpu_node>\d+)\.g(?P<gpu>\d+)|scale-up n(?P<node>\d+)|nic n(?P<nic_node>\d+)\.(?P<nic>\d+)"
+    r"n(?P<gpu_node>\d+)\.g(?P<gpu>\d+)|scale-up n(?P<node>\d+)(?:\.(?P<island>\d+))?|nic n(?P<nic_node>\d+)\.(?P<nic>\d+)"
     r"|(?P<tier>leaf|spine|core) (?:r(?P<rail>\d+)\.)?s?(?P<switch>\d+)"
 )
 
@@ -29,9 +31,10 @@ def vertex_name(topology: Topology, vertex: int) -> str:
     if kind == GPU:
         return f"n{v // topology.gpus_per_node}.g{v % topology.gpus_per_node}"
     if kind == SCALE_UP:
-        return f"scale-up n{v - topology.n_gpus}"
+        node, island = divmod(v - topology.n_gpus, topology.islands)
+        return f"scale-up n{node}" + (f".{island}" if topology.islands > 1 else "")
     if kind == NIC:
-        nic = v - topology.n_gpus - topology.n_nodes
+        nic = v - first_nic(topology)
         return f"nic n{nic // topology.nics_per_node}.{nic % topology.nics_per_node}"
     tier, rail = int(topology.vertex_tier[v]), int(topology.vertex_rail[v])
     return switch_name(tier, rail, int(np.searchsorted(_alike(topology, tier, rail), v)))
@@ -63,9 +66,10 @@ def find_vertex(topology: Topology, name: str) -> int:
         if match["gpu"] is not None:
             found = _in_node(int(match["gpu_node"]), int(match["gpu"]), topology.gpus_per_node, topology.n_nodes, 0)
         elif match["node"] is not None:
-            found = _in_node(int(match["node"]), 0, 1, topology.n_nodes, topology.n_gpus)
+            if (match["island"] is not None) == (topology.islands > 1):
+                found = _in_node(int(match["node"]), int(match["island"] or 0), topology.islands, topology.n_nodes, topology.n_gpus)
         elif match["nic"] is not None:
-            nic_0 = topology.n_gpus + topology.n_nodes
+            nic_0 = first_nic(topology)
             found = _in_node(int(match["nic_node"]), int(match["nic"]), topology.nics_per_node, topology.n_nodes, nic_0)
         else:
             alike = _alike(topology, TIERS.index(match["tier"]), -1 if match["rail"] is None else int(match["rail"]))

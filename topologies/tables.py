@@ -17,7 +17,7 @@ def routes(topology: Topology, fabric: Fabric, seed: int = 0, mode: str | None =
 
 def equal_cost(topology: Topology, mode: int, seed: int) -> Routes:
     """Return `routes` for a mode of `kernels.routing`."""
-    switch_0, nic_0 = routing.first_switch(topology), topology.n_gpus + topology.n_nodes
+    switch_0, nic_0 = routing.first_switch(topology), routing.first_nic(topology)
     alive = topology.link_rate > 0
     src_kind, dst_kind = topology.vertex_kind[topology.link_src], topology.vertex_kind[topology.link_dst]
     nic_up = _by_nic((src_kind == NIC) & (dst_kind == SWITCH), topology.link_src - nic_0, topology.n_nics)
@@ -69,7 +69,7 @@ def paths(topology: Topology, table: Routes, src_nic: Array, dst_nic: Array, qp:
 
 
 def _unreachable(topology: Topology, src: int, dst: int, count: int) -> str:
-    nic_0 = topology.n_gpus + topology.n_nodes
+    nic_0 = routing.first_nic(topology)
     planes = topology.vertex_plane[nic_0 + src], topology.vertex_plane[nic_0 + dst]
     why = (
         "no cables join them (spines: shared, or three tiers, join rails)"

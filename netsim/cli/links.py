@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="folder of a run, or its result.h5")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="how many (sets of) links to list (20)")
-    parser.add_argument("--tier", metavar="TIER", help="only links of a tier: scale_up, host, nic, spine or core")
+    parser.add_argument("--tier", metavar="TIER", help="only links of a tier: scale_up, between, host, nic, spine or core")
     parser.add_argument("--rail", type=int, metavar="R", help="only links of a rail")
     parser.add_argument("--window", metavar="FROM:TO", help="only this part of the run, such as 10ms:20ms")
     form = parser.add_mutually_exclusive_group()

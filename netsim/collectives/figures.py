@@ -9,9 +9,15 @@ to a message size. Where they come from (docs/collectives.md has the tables and 
 * NVLS: time of a loop over its size (chunks of 16 to 128 KiB on Hopper) is a straight line: barriers and rate of a thread block.
 * Starts of protocols: what is left of the intercepts at large sizes. LL and LL128 hops over the network: trees and rings of 2 and 4 nodes.
 * Simple over the network: sends and receives of 2 KiB to 1 MiB between 2 nodes.
+* A thread block to a GPU of another CPU socket, where NCCL goes through host memory: rings over two sockets, which have two thread blocks.
+  Ampere: all-gathers 14.5 GB/s, reduce-scatters 11.9 GB/s over 8 A100 (MooreThreads/SimuMax, configs/system/a100_pcie.json, in GiB/s;
+  all-reduces fit, 13.4 GB/s). Blackwell: all-reduces 22.2 GB/s over 8 GPUs on two EPYC of PCIe 5, and 37.6 GB/s with eight thread blocks
+  (NCCL tuning guide of the RTX PRO 6000 community wiki). Hopper, of the same PCIe: as Blackwell.
 """
 
 from typing import NamedTuple
+
+from netsim.config.nccl import Nccl
 
 PerProtocol = tuple[float, float, float]
 
@@ -34,6 +40,7 @@ class Figures(NamedTuple):
     nvls_net_hop_us: float  # a chunk of NVLSTree over the network: NCCL's own constant (src/graph/tuning.cc)
     nic_efficiency: float  # RDMA payload over line rate: ib_write_bw on ConnectX-7, 45,060 MiB/s of 400 Gb/s (median of 33 node pairs)
     wire_us: tuple[float, float]  # part of a hop spent in cables and switches: NVLink, network
+    across_rate: tuple[float, float]  # bytes/s that a thread block moves to a GPU of another CPU socket: copies, reductions
 
 
 FIGURES = {
@@ -53,6 +60,7 @@ FIGURES = {
         nvls_net_hop_us=20.9,
         nic_efficiency=0.945,
         wire_us=(0.5, 1.2),
+        across_rate=(7.25e9, 5.94e9),
     ),
     "hopper": Figures(
         launch_us=4.4,
@@ -70,6 +78,7 @@ FIGURES = {
         nvls_net_hop_us=20.9,
         nic_efficiency=0.945,
         wire_us=(0.5, 1.2),
+        across_rate=(11.1e9, 11.1e9),
     ),
     "blackwell": Figures(
         launch_us=7.6,
@@ -87,5 +96,16 @@ FIGURES = {
         nvls_net_hop_us=20.9,
         nic_efficiency=0.945,
         wire_us=(0.5, 1.2),
+        across_rate=(11.1e9, 11.1e9),
     ),
 }
+
+
+def over_pcie(own: Figures, nccl: Nccl) -> Figures:
+    """Return the figures of a node whose GPUs are joined by PCIe: its rate is what data reach, and a hop takes as much longer as NCCL's own
+    tables have it.
+    """
+    tables = nccl.tables
+    longer = [pci - link for pci, link in zip(tables.hw_latency_pci_ring, tables.hw_latency_nvlink_ring, strict=True)]
+    ll, ll128, simple = (hop + more for hop, more in zip(own.nvlink_hop_us, longer, strict=True))
+    return own._replace(nvlink_efficiency=1.0, nvlink_hop_us=(ll, ll128, simple))

@@ -5,6 +5,11 @@ few rules, restated here and checked against the outcome of NCCL 2.30.7's own se
 communicators that have 1, 2, 4 or 8 GPUs per node: one search channel per NIC at the highest trial rate that NIC and NVLink carry; doubled
 at half the rate from 25 GB/s up (not above four channels below 50 GB/s on Hopper and later); the exit GPU reaches the ring's NIC through
 its neighbour (PXN) where NVLink has room for that crossing, else pairs of rings swap rails from node to node (crossNic 2).
+
+Where PCIe joins the GPUs, rings follow its tree: GPUs in order, so that a ring crosses from one CPU socket to the other once each way. The
+search takes the rate and the number of channels that move most over the thinnest link: the bus of a GPU (less a sixth on Intel, which cuts
+packets between GPUs in pieces), or the link between the sockets. So two GPUs of a socket get two search channels at 12 GB/s and rings over
+two AMD sockets one at 15 GB/s, hence four and two thread blocks.
 """
 
 from functools import lru_cache
@@ -13,8 +18,15 @@ from typing import NamedTuple
 from netsim.collectives.platform import NVLINK_BELIEF, PCIE_BELIEF, Layout, Platform
 from netsim.config.nccl import Nccl
 
-NVL, PIX, PXB, PXN, PHB = 1, 4, 5, 7, 8
+NVL, PIX, PXB, PXN, PHB, SYS = 1, 4, 5, 7, 8, 9
 """Classes of paths, closest first, with NCCL's numbers."""
+
+BUS_RATES = {
+    "ampere": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+    "blackwell": (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+}
+"""Rates that the search tries for channels inside a node, GB/s."""
 
 INTER_RATES = {
     "ampere": (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
@@ -67,7 +79,10 @@ def graphs(platform: Platform, place: Layout, nccl: Nccl) -> Graphs:
 
         return read(nccl.NCCL_GRAPH_FILE)
     nics = min(len(n) for n in place.nics)
-    found = _search(platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC if platform.rails_joined else 0, nccl.pxn))
+    if place.width > 1 and (platform.kind == "pcie" or place.spans_islands):
+        found = _over_bus(platform, place, nics)
+    else:
+        found = _search(platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC if platform.rails_joined else 0, nccl.pxn))
     return found if nccl.p2p else _through_host(found, platform)
 
 
@@ -79,6 +94,33 @@ def _through_host(found: Graphs, platform: Platform) -> Graphs:
         rate = min(graph.bw_intra, PCIE_BELIEF[platform.pcie] / 2)
         out.append(graph._replace(channels=channels, bw_intra=rate, bw_inter=min(graph.bw_inter, rate), type_intra=PHB))
     return Graphs(out[0], out[1], None)
+
+
+def _over_bus(platform: Platform, place: Layout, nics: int) -> Graphs:
+    """The graphs of GPUs that PCIe joins, at least in part: rings along the tree, as many as the thinnest link of a node has room for."""
+    bus = PCIE_BELIEF[platform.pcie] / (1.2 if platform.cpu == "intel" else 1.0)
+    limit = min(bus, platform.sockets_gbs) if place.spans_islands else bus
+    multi = place.nodes > 1
+    count, rate = _most(platform.arch, limit, platform.nic_gbs if multi else limit, nics if multi else 32)
+    ends = range(count) if multi else [-1] * count
+    channels = tuple(Channel(c, up(_start(c, nics, place.width) if multi else 0, place.width), c) for c in ends)
+    kind = SYS if place.spans_islands else PXB
+    ring = Graph(channels, rate, rate, kind, max(kind, PHB) if multi else PIX)
+    return Graphs(ring, ring._replace(pattern="balanced_tree"), None)
+
+
+def _most(arch: str, limit: float, channel: float, most: int) -> tuple[int, float]:
+    """Channels and their rate that together move most, none faster than `channel`: slower ones down to half of the best are tried."""
+    best = (0, 0.0)
+    for rate in BUS_RATES[arch] if channel == limit else INTER_RATES[arch]:
+        if rate > min(limit, channel) or (best[0] and rate / best[1] <= 0.49):
+            continue
+        count = min(most, int(limit / rate))
+        if count * rate > best[0] * best[1]:
+            best = count, rate
+    count, rate = best if best[0] else (1, min(limit, channel))
+    copies, rate = _duplicate(arch, count, rate)
+    return count * copies, rate
 
 
 def down(first: int, width: int) -> tuple[int, ...]:

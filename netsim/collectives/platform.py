@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from netsim.collectives.figures import FIGURES, Figures
+from netsim.collectives.figures import FIGURES, Figures, over_pcie
 from netsim.config.nccl import Nccl
 from netsim.config.topology import Fabric
 from netsim.kernels.structs import LINK_TIERS, NIC, Topology
@@ -16,6 +16,9 @@ NVLINK_BELIEF = {"ampere": 240.0, "hopper": 370.8, "blackwell": 721.8}
 """GB/s per GPU and direction that NCCL's search believes in (src/graph/topo.h: links x rate per link)."""
 PCIE_BELIEF = {3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
 """GB/s of a x16 slot by PCIe generation, likewise."""
+SOCKETS_BELIEF = {"amd": 16.0, "arm": 6.0}
+"""GB/s from one CPU socket to another, likewise; of Intel's by generation, told by that of the bus: Skylake, Sapphire and Granite Rapids."""
+INTEL_SOCKETS_BELIEF = {3: 10.0, 4: 10.0, 5: 22.0, 6: 40.0}
 
 
 class Platform(NamedTuple):
@@ -33,10 +36,14 @@ class Platform(NamedTuple):
     pcie: int = 5  # generation of the NIC's slot
     rails_joined: bool = True  # whether the network has a way from one rail to another; where not, NCCL is run with NCCL_CROSS_NIC=0
     wire_us: tuple[float, float] | None = None  # latency from GPU to GPU over NVLink and over the network; None: that of the figures
+    kind: str = "nvlink"  # of the scale-up links: 'nvlink' or 'pcie', whose rate is what data reach
+    islands: int = 1  # sets of neighbouring GPUs with a scale-up switch of their own: CPU sockets
+    between: float = float("inf")  # rate from one island to another, which their GPUs share
+    between_us: float = 0.0  # latency of that link
 
     def figures(self, nccl: Nccl) -> Figures:
         """Return the physical figures of the GPU generation under the overrides of the run file."""
-        own = FIGURES[self.arch]
+        own = FIGURES[self.arch] if self.kind == "nvlink" else over_pcie(FIGURES[self.arch], nccl)
         if nccl.launch_latency is not None:
             own = own._replace(launch_us=nccl.launch_latency * 1e-6)
         if nccl.net_latency is not None:
@@ -45,9 +52,22 @@ class Platform(NamedTuple):
             own = own._replace(nvlink_efficiency=nccl.nvlink_efficiency)
         return own if nccl.nic_efficiency is None else own._replace(nic_efficiency=nccl.nic_efficiency)
 
+    def pxn(self, nccl: Nccl) -> bool:
+        """Whether data may leave through the NIC of another GPU, to which they go over NVLink."""
+        return nccl.pxn and self.kind == "nvlink" and self.islands == 1
+
     def without_p2p(self) -> "Platform":
         """Return the node whose GPUs reach each other through host memory only."""
         return self._replace(nvlink=min(self.nvlink, PCIE_BELIEF[self.pcie] * 1e9))
+
+    def island(self, gpu: np.ndarray) -> np.ndarray:
+        """Return the island of local GPUs."""
+        return gpu // (self.gpus_per_node // self.islands)
+
+    @property
+    def sockets_gbs(self) -> float:
+        """What NCCL takes the link between two CPU sockets for, GB/s."""
+        return SOCKETS_BELIEF.get(self.cpu) or INTEL_SOCKETS_BELIEF[self.pcie]
 
     @property
     def nic_gbs(self) -> float:
@@ -94,6 +114,10 @@ def platform_of(topology: Topology, arch: str, fabric: Fabric, nccl: Nccl) -> Pl
         pcie=int(np.clip(round(np.log2(fabric.host.rate / 15.75e9)) + 3, 3, 6)),
         rails_joined=len(np.unique(topology.vertex_plane[nics])) < len(rails) or len(rails) == 1,
         wire_us=(2e-6 * int(latency[0]), 1e-6 * wire),
+        kind=fabric.scale_up.kind,
+        islands=topology.islands,
+        between=fabric.scale_up.between or float("inf"),
+        between_us=1e-6 * fabric.scale_up.between_latency if topology.islands > 1 else 0.0,
     )
 
 
@@ -134,10 +158,16 @@ class Layout(NamedTuple):
     nics: tuple[tuple[int, ...], ...]  # per node: NICs near its members, by member
     near: np.ndarray  # int32[R] nearest NIC of a member, -1 without
     width: int  # members of the smallest node
+    island: np.ndarray  # int32[R] island of a member, numbered over all nodes
 
     @property
     def nodes(self) -> int:
         return len(self.members)
+
+    @property
+    def spans_islands(self) -> bool:
+        """Whether members of one node are of several islands."""
+        return len(np.unique(self.island)) > self.nodes
 
 
 @lru_cache(maxsize=1024)
@@ -154,4 +184,5 @@ def layout(comm: Communicator, platform: Platform) -> Layout:
     near_of = [platform.nics_of(g) for g in range(platform.gpus_per_node)]
     nics = tuple(tuple(dict.fromkeys(n for m in group for n in near_of[local[m]])) for group in members)
     near = np.array([near_of[g][0] if near_of[g] else -1 for g in comm.local], np.int32)
-    return Layout(len(node), node, local, place, members, nics, near, min(len(group) for group in members))
+    island = (node * platform.islands + platform.island(local)).astype(np.int32)
+    return Layout(len(node), node, local, place, members, nics, near, min(len(group) for group in members), island)

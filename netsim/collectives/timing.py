@@ -54,13 +54,15 @@ def close(call: Call, edges: Edges, rates: Rates, drain_us: float = 0.0) -> Plan
     heaviest = np.zeros(int(table["bundle"].max(initial=-1)) + 1)
     np.maximum.at(heaviest, table["bundle"], table["nbytes"])
     share = table["nbytes"] / np.maximum(heaviest[table["bundle"]], 1) if edges.count else np.zeros(0)
-    pace = np.minimum(port_pace(call, table, rates, None), rates.block * share)
+    far_off = across(call, table)
+    slower = np.minimum(1.0, np.where(far_off, across_rate(call) / rates.block, 1.0))  # of a thread block, to another island
+    pace = np.minimum(port_pace(call, table, rates, None), rates.block * share * slower)
     near, far = rates.hops_us or (figures.nvlink_hop_us[p], figures.net_hop_us[p])
     written = table["msg_bytes"] / (rates.block * share) * 1e6 if rates.staged else np.zeros(edges.count)
     hop = np.where(over_net, far - figures.wire_us[1] + written, near - figures.wire_us[0])
     delay = np.rint(np.maximum(hop, 0.1) * PS_PER_US).astype(np.int64)
     at_once = np.minimum(table["msg_bytes"], call.geometry.at_once)
-    block = (rates.burst or rates.block) * share * table["msg_bytes"] / at_once
+    block = (rates.burst or rates.block) * share * slower * table["msg_bytes"] / at_once
     bare = rates._replace(overhead_us=(0.0, 0.0))
     port = port_pace(call, table, bare, None)
     if not rates.in_phase:
@@ -75,7 +77,21 @@ def close(call: Call, edges: Edges, rates: Rates, drain_us: float = 0.0) -> Plan
     sms = 0 if call.nccl.sm_free_collectives else call.channels
     plan = edges.close(call.algorithm, call.geometry.protocol, sms, launch, pace, burst, delay, np.rint(rest * 1e12).astype(np.int64))
     wire = call.platform.wire_us or figures.wire_us
-    return timed(plan, np.where(over_net, wire[1], wire[0]) * PS_PER_US)
+    return timed(plan, (np.where(over_net, wire[1], wire[0]) + np.where(far_off, call.platform.between_us, 0.0)) * PS_PER_US)
+
+
+def across(call: Call, table: dict[str, np.ndarray]) -> np.ndarray:
+    """Say which edges go from one island of a node to another."""
+    island = call.place.island
+    return (table["nic_src"] < 0) & (island[table["src"]] != island[table["dst"]])
+
+
+def across_rate(call: Call) -> float:
+    """Return what a thread block moves to another island: copies, reductions, or the mean of both in an all-reduce."""
+    copy, reduction = call.figures.across_rate
+    if call.op == "all_reduce":
+        return 2 / (1 / copy + 1 / reduction)
+    return reduction if call.op in ("reduce_scatter", "reduce") else copy
 
 
 def port_pace(call: Call, table: dict[str, np.ndarray], rates: Rates, phase: np.ndarray | None) -> np.ndarray:
@@ -92,6 +108,14 @@ def port_pace(call: Call, table: dict[str, np.ndarray], rates: Rates, phase: np.
             port = np.unique(port * len(load) + phase, return_inverse=True)[1].ravel()
         total = np.bincount(port, weights=load) if len(load) else load
         busy = np.maximum(busy, total[port] / rate + overhead)
+    far_off = across(call, table)
+    if far_off.any():  # one link carries all from island to island
+        pair = place.island[table["src"]] * np.int64(len(load) + place.ranks) * 2 + place.island[table["dst"]]
+        if phase is not None:
+            pair = pair * (int(phase.max()) + 1) + phase
+        _, link = np.unique(pair[far_off], return_inverse=True)
+        total = np.bincount(link.ravel(), weights=load[far_off])
+        busy[far_off] = np.maximum(busy[far_off], total[link.ravel()] / platform.between)
     return table["nbytes"] / np.maximum(busy, 1e-30)
 
 

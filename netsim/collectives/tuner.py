@@ -192,13 +192,14 @@ def latency_us(case: Case, algorithm: str, protocol: str) -> float:
     tables, p = case.nccl.tables, PROTOCOLS.index(protocol)
     ranks, nodes, ppn = case.place.ranks, case.place.nodes, case.ppn
     base: float = getattr(tables, f"base_latency_{algorithm}")[p]
-    intra: float = getattr(tables, f"hw_latency_nvlink_{algorithm}")[p]
+    link = "pci" if case.platform.kind == "pcie" or case.place.spans_islands else "nvlink"
+    intra: float = getattr(tables, f"hw_latency_{link}_{algorithm}")[p]
     inter: float = getattr(tables, "hw_latency_net_tree" if ppn == 1 and algorithm == "ring" else f"hw_latency_net_{algorithm}")[p]
     hops = math.floor(math.log2(nodes))
     if algorithm == "ring":
         if case.op in ("broadcast", "reduce"):
             row: tuple[float, float, float] = getattr(
-                tables, f"hw_latency_{'net' if nodes > 1 else 'nvlink'}_{'tree' if protocol == 'simple' else 'ring'}"
+                tables, f"hw_latency_{'net' if nodes > 1 else link}_{'tree' if protocol == 'simple' else 'ring'}"
             )
             return base + ranks * row[p]
         total = steps(case.op, ranks)

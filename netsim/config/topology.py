@@ -21,14 +21,31 @@ LARGEST_NODE, LARGEST_CLUSTER = 1024, 2**22
 
 @dataclass(frozen=True)
 class ScaleUp:
-    """The links inside a node: NVLink or its like.
+    """The links inside a node: NVLink, or the PCIe buses of nodes without.
 
-    rate: of one GPU into the scale-up switches, each direction.
-    latency: from GPU to GPU through the switch.
+    kind: nvlink or pcie, which NCCL uses differently.
+    rate: of one GPU into the switch of its island, each direction; of NVLink the line rate, of PCIe what data reach both ways at once.
+    latency: from GPU to GPU through that switch.
+    islands: sets of neighbouring GPUs with a switch of their own, joined by one link for each two: the CPU sockets of a PCIe node.
+    between: rate of such a link (UPI, Infinity Fabric), each direction, which all traffic from the one island to the other shares.
+    between_latency: of such a link, on top of `latency`.
     """
 
+    kind: Literal["nvlink", "pcie"] = "nvlink"
     rate: Rate = 450e9
     latency: Time = 500_000
+    islands: Count = 1
+    between: Rate | None = None
+    between_latency: Time = 300_000
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Rules between islands and the links that join them."""
+        if self.islands > 1 and self.between is None:
+            yield "between", f"expected the rate of the link between two islands, such as '16 GB/s', with islands: {self.islands}; got none"
+        if self.islands == 1 and self.between is not None:
+            yield "between", "expected islands: 2 (or more) for a link to join; got islands: 1"
+        if self.between == 0:
+            yield "between", "expected a rate above 0 (a dead link is a fault); got 0"
 
 
 @dataclass(frozen=True)
@@ -187,6 +204,12 @@ class Fabric:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Rules that span fields, each as (field, sentence)."""
+        if self.gpus_per_node % self.scale_up.islands:
+            fits = [str(n) for n in range(1, self.gpus_per_node + 1) if self.gpus_per_node % n == 0]
+            yield (
+                "scale_up.islands",
+                f"expected a divisor of gpus_per_node: {self.gpus_per_node}, such as {' or '.join(fits[1:3])}; got {self.scale_up.islands}",
+            )
         for field, rate in (("link.rate", self.link.rate), ("scale_up.rate", self.scale_up.rate), ("host.rate", self.host.rate)):
             if rate <= 0:
                 yield field, "expected a rate above 0 (a dead link is a fault); got 0"

@@ -132,9 +132,29 @@ def paths(topology: Topology, routes: Routes, src_nic: Array, dst_nic: Array, qp
 
 
 @njit(cache=True)
-def scale_up_links(topology: Topology, src_gpu: int, dst_gpu: int) -> tuple[int, int]:
-    """Return the two links GPU -> scale-up switch -> GPU; the GPUs are of one node."""
-    return src_gpu, topology.n_gpus + dst_gpu
+def first_nic(topology: Topology) -> int:
+    """Return the vertex of NIC 0."""
+    return topology.n_gpus + topology.n_nodes * topology.islands
+
+
+def island_of(topology: Topology, gpu: Array) -> Array:
+    """Return the island of GPUs, numbered over all nodes: its scale-up switch is vertex n_gpus + island."""
+    return gpu // (topology.gpus_per_node // topology.islands)
+
+
+def between_links(topology: Topology, src: Array, dst: Array) -> Array:
+    """Return the links that join islands `src` and `dst` of one node, numbers over all nodes as `island_of` has them; -1 from one to
+    itself.
+    """
+    others = topology.islands - 1
+    first = 2 * (topology.n_gpus + topology.gpu_nic_idx.size)
+    return np.where(src == dst, -1, first + src * others + dst % topology.islands - (dst > src))
+
+
+def scale_up_links(topology: Topology, src_gpu: Array, dst_gpu: Array) -> tuple[Array, Array, Array]:
+    """Return the links GPU -> scale-up switch, island -> island (-1 where both are of one), scale-up switch -> GPU, of GPUs of one node."""
+    across = between_links(topology, island_of(topology, src_gpu), island_of(topology, dst_gpu))
+    return src_gpu, across, topology.n_gpus + dst_gpu
 
 
 @njit(cache=True)

@@ -19,14 +19,16 @@ GPU, SCALE_UP, NIC, SWITCH = 0, 1, 2, 3
 class Topology(NamedTuple):
     """A fabric as a directed multigraph, the same on every rank.
 
-    Vertices are numbered in this order: GPUs (node-major: GPU g sits in node g // gpus_per_node), one scale-up switch per node (the
-    NVSwitch complex), NICs (node-major), network switches (tier by tier, from leaf up). Cables are two directed links, one each way.
-    Link order: GPU -> scale-up (link g belongs to GPU g), scale-up -> GPU (link n_gpus + g), GPU -> NIC, NIC -> GPU (the host bus), then
-    the cables.
+    Vertices are numbered in this order: GPUs (node-major: GPU g sits in node g // gpus_per_node), one scale-up switch per island of
+    each node (a node has one island, the NVSwitch complex, unless its GPUs hang on several), NICs (node-major), network switches (tier by
+    tier, from leaf up). Cables are two directed links, one each way. Link order: GPU -> scale-up (link g belongs to GPU g), scale-up -> GPU
+    (link n_gpus + g), GPU -> NIC, NIC -> GPU (the host bus), island -> island (node by node, by source, then by destination), then the
+    cables.
     """
 
     gpus_per_node: int
     nics_per_node: int
+    islands: int  # of a node
     n_gpus: int
     n_nodes: int
     n_nics: int
@@ -47,8 +49,10 @@ class Topology(NamedTuple):
     nic_gpu: Array  # int32[n_nics] the GPU nearest to a NIC (global number)
     nic_rail: Array  # int16[n_nics]
 
-LINK_TIERS = ("scale_up", "host", "nic", "spine", "core")
-"""Tiers of links: GPU to NVSwitch, GPU to NIC, NIC to leaf, leaf to spine, spine to core."""
+LINK_TIERS = ("scale_up", "host", "nic", "spine", "core", "between")
+"""Tiers of links: GPU to scale-up switch, GPU to NIC, NIC to leaf, leaf to spine, spine to core, island to island of a node."""
+CABLE_TIERS = slice(2, 5)
+"""Those of `LINK_TIERS` that are cables of the network."""
 
 
 class Routes(NamedTuple):

@@ -8,6 +8,7 @@ rings go. A switch above follows the leaves below it if most of them have one ow
 
 import numpy as np
 
+from netsim.kernels.routing import first_nic, island_of
 from netsim.kernels.structs import NIC, SWITCH, Array, Plan, Topology
 
 PAIRS = np.zeros((0, 2), np.int64)
@@ -45,16 +46,25 @@ def shared_planes(topology: Topology, n_ranks: int, least_nics: int = 1) -> Arra
 def pairs_of(topology: Topology, plan: Plan, members: Array) -> Array:
     """int64[n, 2] vertices that a call ties together."""
     top, src, dst = topology, members[plan.edge_src].astype(np.int64), members[plan.edge_dst].astype(np.int64)
-    first_nic, outside = top.n_gpus + top.n_nodes, plan.edge_nic_src >= 0
+    nic_0, outside = first_nic(top), plan.edge_nic_src >= 0
     ends = [(gpu, gpu // top.gpus_per_node * top.nics_per_node + nic) for gpu, nic in ((src, plan.edge_nic_src), (dst, plan.edge_nic_dst))]
-    found = [np.stack([gpu, first_nic + nic], axis=1)[outside] for gpu, nic in ends]
+    found = [np.stack([gpu, nic_0 + nic], axis=1)[outside] for gpu, nic in ends]
     within = ~outside
     found.append(np.stack([src, dst], axis=1)[within])
-    found.append(np.stack([src, top.n_gpus + src // top.gpus_per_node], axis=1)[within])
+    found.append(np.stack([src, top.n_gpus + island_of(top, src)], axis=1)[within])
+    found.append(_across(top, src[within], dst[within]))
     after = np.repeat(np.arange(src.size), np.diff(plan.dep_ptr))
     found.append(np.stack([dst[plan.dep_idx], src[after]], axis=1))
     every = np.concatenate(found)
     return np.unique(every[every[:, 0] != every[:, 1]], axis=0)
+
+
+def _across(top: Topology, src: Array, dst: Array) -> Array:
+    """int64[n, 2] vertices that messages from island to island tie together: both islands, and the GPU that plays the port between them."""
+    a, b = island_of(top, src), island_of(top, dst)
+    a, b = a[a != b], b[a != b]
+    ports = np.stack([a * (top.gpus_per_node // top.islands), top.n_gpus + a], axis=1)
+    return np.concatenate([np.stack([top.n_gpus + a, top.n_gpus + b], axis=1), ports])
 
 
 def components(n: int, pairs: Array) -> Array:
@@ -82,7 +92,7 @@ def _stretches(top: Topology, inside: Array, group: Array, n: int) -> tuple[Arra
     nics = np.flatnonzero(inside & (top.vertex_kind == NIC))
     ports = np.bincount(top.link_src, (top.vertex_kind[top.link_src] >= NIC).astype(float), minlength=group.size) * inside
     names, first = np.unique(group[nics], return_index=True)
-    number = nics[first] - (top.n_gpus + top.n_nodes)
+    number = nics[first] - first_nic(top)
     names = names[np.lexsort((number, number % top.nics_per_node))]
     weight = np.bincount(group, ports, minlength=group.size)[names]
     chosen = ((np.cumsum(weight) - weight / 2) * n / weight.sum()).astype(np.int64)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from netsim.kernels.routing import first_nic, island_of
 from netsim.kernels.structs import NIC, Array, Plan, Topology
 from netsim.network.api import PS_NEVER
 from netsim.network.leaf_groups import components, owners, pairs_of
@@ -202,7 +203,7 @@ def planes_of(topology: Topology, plan: Plan, members: Array) -> Array:
 def sets_of_planes(topology: Topology, calls: Sequence[tuple[Plan, Array]]) -> tuple[Array, int]:
     """Number of the set of planes of each call, and how many sets there are, at least 1.
 
-    A call ties its planes together, and so do calls that share the scale-up link of a GPU.
+    A call ties its planes together, and so do calls that share the scale-up link of a GPU, or a link between islands.
     """
     first_gpu = int(topology.vertex_plane.max(initial=0)) + 1
     tied, plane = [np.zeros((0, 2), np.int64)], []
@@ -211,8 +212,10 @@ def sets_of_planes(topology: Topology, calls: Sequence[tuple[Plan, Array]]) -> t
         inside = plan.edge_nic_src < 0
         gpus = np.unique(members[np.r_[plan.edge_src[inside], plan.edge_dst[inside]]])
         plane.append(planes[0])
-        others = np.r_[planes[1:], first_gpu + gpus]
+        islands = island_of(topology, members[np.stack([plan.edge_src[inside], plan.edge_dst[inside]])])
+        joined = np.unique(islands[:, islands[0] != islands[1]])
+        others = np.r_[planes[1:], first_gpu + gpus, first_gpu + topology.n_gpus + joined]
         tied.append(np.stack([np.full(others.size, planes[0]), others], axis=1))
-    root = components(first_gpu + topology.n_gpus, np.concatenate(tied).astype(np.int64))
+    root = components(first_nic(topology) + first_gpu, np.concatenate(tied).astype(np.int64))
     used, number = np.unique(root[np.array(plane, np.int64)], return_inverse=True)
     return number.ravel(), max(1, len(used))

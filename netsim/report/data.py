@@ -26,7 +26,7 @@ COLOURS = {
     "bubble": "#dddddd",
 }
 """After Okabe and Ito (2008): apart for people with any common colour vision."""
-TIER_COLOURS = dict(zip(LINK_TIERS, ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7"), strict=True))
+TIER_COLOURS = dict(zip(LINK_TIERS, ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"), strict=True))
 
 
 class Breakdown(NamedTuple):

@@ -192,7 +192,7 @@ def _paths(run: Run, model: Model, footprints: Array) -> dict[str, Array]:
     fluid, top = model.full_fluid, model.topology
     fixed = np.ones(len(top.link_rate), bool)
     if run.network.engine == "packet" and run.network.spreading != "flow":
-        fixed = np.isin(top.link_tier, [LINK_TIERS.index(tier) for tier in ("scale_up", "host", "nic")])
+        fixed = np.isin(top.link_tier, [LINK_TIERS.index(tier) for tier in ("scale_up", "between", "host", "nic")])
     links = []
     for footprint in footprints.tolist():
         a, b = fluid.bundle_ptr[fluid.footprint_ptr[footprint : footprint + 2]]

@@ -15,6 +15,7 @@ from netsim.config import Run, config_hash, resolved
 from netsim.config.traffic import Traffic
 from netsim.errors import InputError
 from netsim.kernels import flow as fluid_kernel
+from netsim.kernels.routing import first_switch
 from netsim.kernels.structs import LINK_TIERS, Array, Routes, Topology
 from netsim.network.api import PS_NEVER, Flows
 from netsim.network.flow.fluid import Fluid
@@ -184,7 +185,7 @@ def _packets(
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, engine, run.telemetry.interval, names, spool)
     total, last_start, again = float(flows.nbytes.sum()), int(flows.start_ps.max()), np.zeros(len(ends), np.int64)
-    nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < topology.n_gpus + topology.n_nodes + topology.n_nics)
+    nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < first_switch(topology))
     step, until, sent, moving = STEP_PS, 0, 0.0, 0
     next_sample = sampler(0)
     complete = stopping = False

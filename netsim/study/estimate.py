@@ -201,5 +201,6 @@ def platform_of(run: Run) -> collectives.Platform:
     pcie = int(np.clip(round(np.log2(fabric.host.rate / 15.75e9)) + 3, 3, 6))
     return collectives.Platform(
         run.compute.device.arch, fabric.gpus_per_node, fabric.nics, rate * ports, run.nccl.cpu or fabric.host.cpu,
-        fabric.scale_up.rate, pcie, rails_joined=fabric.spines == "shared",
+        fabric.scale_up.rate, pcie, rails_joined=fabric.spines == "shared", kind=fabric.scale_up.kind, islands=fabric.scale_up.islands,
+        between=fabric.scale_up.between or float("inf"),
     )  # fmt: skip

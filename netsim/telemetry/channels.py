@@ -39,7 +39,7 @@ COUNTED = tuple(COUNTERS.items())
 
 CHANNELS = (
     Channel("links/name", ("link",), "", "str", "none", "name of a directed link, 'from -> to'"),
-    Channel("links/tier", ("link",), "", "str", "none", "tier: scale_up, host, nic, spine or core"),
+    Channel("links/tier", ("link",), "", "str", "none", "tier: scale_up, between (islands of a node), host, nic, spine or core"),
     Channel("links/rail", ("link",), "", "int16", "none", "rail of the link; -1 where it serves all"),
     Channel("links/bundle", ("link",), "", "int32", "none", "number of its set of parallel links: same ends, same direction"),
     Channel("links/rate", ("link",), "B/s", "float64", "none", "capacity"),

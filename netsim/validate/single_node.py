@@ -17,6 +17,7 @@ from netsim.validate.rows import Row
 from netsim.validate.run import LIMIT_S, execute
 
 DEVICES = {"B200": "b200_simumax", "A100-PCIe": "a100_pcie"}
+NODES = {"b200_simumax": "dgx_b200", "a100_pcie": "a100_pcie"}
 SLOPE_AIM = 0.05
 
 
@@ -91,13 +92,10 @@ def _step(row: Row, device: str) -> Step | None:
 
 
 def _run(row: Row, device: str, training: Any) -> Any:
-    """The run of a row: one node, whose PCIe GPUs have no NVLink."""
+    """The run of a row: one node."""
     from netsim.config.load import from_data
 
-    pcie = device == "a100_pcie"
-    topology: dict[str, Any] = {"use": "dgx_a100" if pcie else "dgx_b200", "nodes": 1, "segment": 1}
-    if pcie:
-        topology["scale_up"] = {"rate": "26 GB/s", "latency": "1 us"}  # PCIe 4.0 x16, as topologies/dgx_a100.yaml has it for NICs
+    topology = {"use": NODES[device], "nodes": 1, "segment": 1}
     plain = {"kind": "training", "model": {"use": "llama3_8b"}, "sequence": 1024, "global_batch": 8}
     run = from_data({"name": "row", "topology": topology, "workload": plain, "compute": {"device": {"use": device}}})
     return dataclasses.replace(run, workload=training)

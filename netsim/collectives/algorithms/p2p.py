@@ -49,7 +49,8 @@ def build(call: Call) -> Plan:
     used = call._replace(channels=min(channels[0], cut.parts * max(1, ranks - 1)))
     figures, p = call.figures, call.geometry.number
     hops = figures.nvlink_hop_us[0], figures.net_hop_us[2]
-    itself = each / (channels[0] * figures.channel_rate[p]) * 1e6 if call.op == "all_to_all" else 0.0
+    beside = call.op != "all_to_all" or call.platform.kind == "pcie"  # thread blocks have time for it while buses are busy
+    itself = 0.0 if beside else each / (channels[0] * figures.channel_rate[p]) * 1e6
     share = figures.nvlink_efficiency * (figures.p2p_efficiency if call.op == "all_to_all" else 1.0)
     return close(used, edges, Rates(figures.channel_rate[p], nvlink=share, hops_us=hops), itself)
 
@@ -64,7 +65,7 @@ def _pxn(call: Call) -> bool:
     """Whether sends may relay through the GPU beside the peer's rail."""
     one_each = call.platform.nics_per_node == call.platform.gpus_per_node
     always = call.nccl.NCCL_P2P_PXN_LEVEL == 2 or (call.nccl.NCCL_P2P_PXN_LEVEL == 1 and call.platform.nics_per_switch == 1)
-    return call.nccl.pxn and always and one_each
+    return call.platform.pxn(call.nccl) and always and one_each
 
 
 def _pairs(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -96,7 +97,7 @@ def _route(call: Call, src: np.ndarray, dst: np.ndarray) -> Routed:
     own, theirs = place.near[src], place.near[dst]
     relay = beside[place.node[src], theirs]
     from_node = theirs if nccl.NCCL_CROSS_NIC == 0 or not platform.rails_joined else own
-    if nccl.pxn and nccl.NCCL_P2P_PXN_LEVEL > 0:
+    if platform.pxn(nccl) and nccl.NCCL_P2P_PXN_LEVEL > 0:
         if nccl.NCCL_P2P_PXN_LEVEL == 1:  # the NIC of the peer's rail may be near enough to be used directly
             relay = np.where(theirs // platform.nics_per_switch == own // platform.nics_per_switch, src, relay)
         found = relay >= 0

@@ -22,7 +22,7 @@ from netsim.kernels.structs import Array
 def advance(s: Tables, cc: tuple, until: int) -> int:
     """Play up to `until`, or up to the first completion of a call if that is not later; returns that time and leaves it in NOW."""
     scal = s.scal
-    n_gpus, first_nic = scal[K.N_GPUS], scal[K.N_GPUS] + scal[K.N_NODES]
+    n_gpus, first_nic = scal[K.N_GPUS], scal[K.FIRST_NIC]
     first_switch, n_vertices = scal[K.FIRST_SWITCH], scal[K.N_VERTICES]
     n_blocks = (n_vertices + 31) >> K.BLOCK_SHIFT
     while scal[K.ERROR] == 0:

@@ -8,7 +8,8 @@ way back later, as a token. A GPU takes its events (a message arrives or is at h
 so whatever completes a condition does so at the moment that counts.
 
 Inside a node a message is no train of packets but a stream, of as long as its gap: a port of the scale-up fabric takes streams at its rate,
-in the order in which they start or arrive, and delays those that its backlog does not let through in that time.
+in the order in which they start or arrive, and delays those that its backlog does not let through in that time. The port of a link between
+islands is played by the first GPU of the island that it leaves, which takes the messages that come to it in time order like its own events.
 """
 
 import numpy as np
@@ -108,18 +109,29 @@ def into_fabric(s: Tables, e: int, j: int, t: int) -> None:
     f, g = edge[o + K.FLOW_0], edge[o + K.SRC_GPU]
     nbytes = np.int64(s.size[(f << 2) + (2 if j == edge[o + K.EDGE_MSGS] - 1 else 1)])
     late = through(s, g, nbytes, t) - (edge[o + K.GAP_PS] - edge[o + K.COPY_PS])
-    gpu_event(s, edge[o + K.DST_GPU], max(late, moved(s, e, j, t)) + edge[o + K.CREDIT_PS], f)
+    out = max(late, moved(s, e, j, t))
+    if edge[o + K.ACROSS] == 0:
+        gpu_event(s, edge[o + K.DST_GPU], out + edge[o + K.CREDIT_PS], f)
+    else:
+        gpu_event(s, edge[o + K.ACROSS_GPU], out + s.port[(g << K.PORT) + K.LATENCY], (K.GPU_ACROSS << K.GPU_SHIFT) | f)
+
+
+@njit(cache=True)
+def across(s: Tables, f: int, t: int) -> None:
+    """The next message of flow `f`, whose GPUs are of two islands, has come to the link between them by `t`."""
+    edge, o = s.edge, s.rx[(f << K.RX) + K.RX_EDGE] << K.EDGE
+    m, first = edge[o + K.ACROSS_MSGS], s.port[(edge[o + K.SRC_GPU] << K.PORT) + K.LATENCY]
+    edge[o + K.ACROSS_MSGS] = m + 1
+    gpu_event(s, edge[o + K.DST_GPU], past(s, o >> K.EDGE, m, edge[o + K.ACROSS], t) + edge[o + K.CREDIT_PS] - first, f)
 
 
 @njit(cache=True, inline="always")
-def out_of_fabric(s: Tables, e: int, m: int, t: int) -> int:
-    """Message `m` of edge `e` inside a node has come to its GPU's port by `t`; returns when the port has let it through."""
+def past(s: Tables, e: int, m: int, link: int, t: int) -> int:
+    """Message `m` of edge `e` inside a node has come to the port of `link` by `t`; returns when the port has let it through."""
     edge, o = s.edge, e << K.EDGE
-    link = s.scal[K.N_GPUS] + edge[o + K.DST_GPU]
     nbytes = np.int64(s.size[(edge[o + K.FLOW_0] << 2) + (2 if m == edge[o + K.EDGE_MSGS] - 1 else 1)])
     streaming = max(moved(s, e, m, 0), transfer(nbytes, s.ps_per_byte[link]))
     return max(t, through(s, link, nbytes, t - streaming) - max(0, edge[o + K.GAP_PS] - edge[o + K.COPY_PS]))
-
 
 
 @njit(cache=True)
@@ -198,7 +210,7 @@ def landed(s: Tables, e: int, t: int) -> None:
     edge[o + K.LANDED_MSGS] = m + 1
     hand = s.token[edge[o + K.TOKEN_0] + edge[o + K.HAND_0] + m % edge[o + K.WINDOW]]
     if edge[o + K.SCALE_UP_EDGE] != 0:
-        hand = max(hand, out_of_fabric(s, e, m, t))
+        hand = max(hand, past(s, e, m, s.scal[K.N_GPUS] + edge[o + K.DST_GPU], t))
     if hand > t:
         gpu_event(s, edge[o + K.DST_GPU], hand, (K.GPU_HAND << K.GPU_SHIFT) | (e << K.TOKEN_SHIFT))
     else:
@@ -229,6 +241,9 @@ def gpu(s: Tables, g: int, t: int, meta: int) -> None:
     kind, what = meta >> K.GPU_SHIFT, meta & K.GPU_MASK
     if kind == K.GPU_ARRIVE:
         arrive(s, what, t)
+        return
+    if kind == K.GPU_ACROSS:
+        across(s, what, t)
         return
     e = what >> K.TOKEN_SHIFT
     if kind == K.GPU_HAND:

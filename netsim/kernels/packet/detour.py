@@ -87,7 +87,7 @@ def change_ports(s: Tables, u: int, now: int) -> None:
 @njit(cache=True)
 def resettle(s: Tables, now: int) -> None:
     """Send everything that waits in NICs for flows that use another port on its new way."""
-    for v in range(s.scal[K.N_GPUS] + s.scal[K.N_NODES], s.scal[K.FIRST_SWITCH]):
+    for v in range(s.scal[K.FIRST_NIC], s.scal[K.FIRST_SWITCH]):
         for i in range(s.out_ptr[v], s.out_ptr[v + 1]):
             if s.link_dst[s.out_idx[i]] >= s.scal[K.FIRST_SWITCH]:
                 change_ports(s, s.out_idx[i], now)

@@ -87,7 +87,7 @@ def begin(s: Tables, c: int, t: int) -> None:
     for e in range(first, first + s.call[(c << K.CALL) + K.CALL_EDGES]):
         o = e << K.EDGE
         edge[o + K.READY_MSGS] = edge[o + K.LANDED_MSGS] = edge[o + K.ARRIVED_MSGS] = edge[o + K.CONSUMED] = 0
-        edge[o + K.NEXT_PS], edge[o + K.AWAITED] = 0, -1
+        edge[o + K.NEXT_PS], edge[o + K.AWAITED], edge[o + K.ACROSS_MSGS] = 0, -1, 0
         left += edge[o + K.EDGE_MSGS] > 0 and s.mine[edge[o + K.DST_GPU]] != 0
         counters, unneeded = edge[o + K.TOKEN_0], 0
         for d in range(edge[o + K.RDEP_0], edge[o + K.RDEP_1]):

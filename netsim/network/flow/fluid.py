@@ -11,6 +11,7 @@ import numpy as np
 from netsim.errors import InputError
 from netsim.kernels import hashing
 from netsim.kernels.edges import edge_links
+from netsim.kernels.routing import scale_up_links
 from netsim.kernels.structs import Array, Plan, Routes, Topology
 
 
@@ -110,10 +111,10 @@ class Builder:
         groups = np.broadcast_to(np.arange(n_groups)[:, None], src.shape)
         bundles = np.broadcast_to(plan.edge_bundle[None, :], src.shape)
         shares = np.broadcast_to(share[None, :], src.shape)
-        parts = [
-            (groups[:, inside], bundles[:, inside], links, shares[:, inside])
-            for links in (src[:, inside], top.n_gpus + dst[:, inside])
-        ]
+        parts = []
+        for links in scale_up_links(top, src[:, inside], dst[:, inside]):
+            used = links >= 0
+            parts.append((groups[:, inside][used], bundles[:, inside][used], links[used], shares[:, inside][used]))
         q = plan.qps or self.qps
         outside, lane = np.repeat(np.flatnonzero(~inside), q), np.tile(np.arange(q), np.count_nonzero(~inside))
         if outside.size:

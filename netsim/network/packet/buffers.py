@@ -4,6 +4,7 @@ import numpy as np
 
 from netsim.config.network import Network
 from netsim.errors import InputError
+from netsim.kernels.routing import first_nic
 from netsim.kernels.structs import GPU, NIC, SWITCH, Array, Topology
 from topologies.names import link_name, vertex_name
 
@@ -104,7 +105,7 @@ def bus_rate(topology: Topology, network: Network) -> Array:
     lets its switch send no faster: on either side link and bus follow each other as one link of the lesser rate.
     """
     top, rate = topology, np.full(topology.link_rate.size, np.inf)
-    src, dst, first = top.vertex_kind[top.link_src], top.vertex_kind[top.link_dst], top.n_gpus + top.n_nodes
+    src, dst, first = top.vertex_kind[top.link_src], top.vertex_kind[top.link_dst], first_nic(top)
     out, into = top.link_src - first, top.link_dst - first
     for cable, nic, bus, bus_nic in (
         ((src == NIC) & (dst == SWITCH), out, (src == GPU) & (dst == NIC), into),

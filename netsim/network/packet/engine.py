@@ -11,7 +11,8 @@ from netsim.kernels.packet.detour import change_paths, resettle
 from netsim.kernels.packet.lay import begin, open_flows, open_paths
 from netsim.kernels.packet.outage import go_down
 from netsim.kernels.packet.tables import Tables
-from netsim.kernels.structs import NIC, Array, Plan, Routes, Topology
+from netsim.kernels.routing import first_nic, first_switch
+from netsim.kernels.structs import LINK_TIERS, NIC, Array, Plan, Routes, Topology
 from netsim.network.api import PS_NEVER, Flows
 from netsim.network.packet import buffers
 from netsim.network.packet.footprint import Footprint, footprint, whole_paths
@@ -40,7 +41,7 @@ class PacketEngine:
         self._failed_ps = 0  # when the last link failed
         self._pairs: list[Array] = []  # int64[3, n] source NIC, destination NIC, queue pair of all flows
         self._timed_links = np.flatnonzero(alive)
-        self._first_nic = topology.n_gpus + topology.n_nodes
+        self._first_nic = first_nic(topology)
         scal = self.state.scal
         self._uses_scale_up = False
         scal[k.ACKS] = k.SIMULATED if network.acks == "simulated" else (k.ANALYTIC if self._control.ACKS or scal[k.RECOVERY] else k.NO_ACKS)
@@ -392,7 +393,10 @@ class PacketEngine:
         """Choose the window; the latency inside nodes counts once a call uses it."""
         scal, top = self.state.scal, self.topology
         scal[k.WINDOW_PS], scal[k.LEAST_LATENCY] = buffers.window(top, self.network, self._timed_links)
-        inside = (top.link_latency[: top.n_gpus] + top.link_latency[top.n_gpus : 2 * top.n_gpus]).min(initial=buffers.UNLIMITED)
+        out, into = top.link_latency[: top.n_gpus], top.link_latency[top.n_gpus : 2 * top.n_gpus]
+        inside = (out + into).min(initial=buffers.UNLIMITED)
+        if top.islands > 1:  # messages come to the link between islands first
+            inside = min(out.min(), into.min() + top.link_latency[top.link_tier == LINK_TIERS.index("between")].min())
         if self._uses_scale_up and inside <= 0:
             raise InputError("topology.scale_up.latency: expected a latency above 0, because windows are as long as the shortest; got 0 ps")
         scal[k.INSIDE_WINDOW] = min(scal[k.WINDOW_PS], inside) if self._uses_scale_up else scal[k.WINDOW_PS]
@@ -412,7 +416,7 @@ class PacketEngine:
         s, top = self.state, self.topology
         smallest = np.maximum(1.0, s.ps_per_byte * (self.network.header + 1))
         most = np.bincount(top.link_src, 2 + s.scal[k.WINDOW_PS] / smallest) + np.bincount(top.link_dst, 2 + s.scal[k.WINDOW_PS] / smallest)
-        g = int(most[top.n_gpus + top.n_nodes + top.n_nics :].max(initial=1))
+        g = int(most[first_switch(top) :].max(initial=1))
         s.scal[k.LOG_SIZE] = g
         self.state = s._replace(log=np.zeros(4 * g, np.int64), scratch=np.zeros(g, np.int64), arrivals=np.zeros(2 * g + 2, np.int64))
 

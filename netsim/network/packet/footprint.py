@@ -8,7 +8,7 @@ from netsim.config.network import Network
 from netsim.errors import InputError
 from netsim.kernels import routing
 from netsim.kernels.packet import layout as k
-from netsim.kernels.structs import Array, Plan, Routes, Topology
+from netsim.kernels.structs import LINK_TIERS, Array, Plan, Routes, Topology
 from topologies.tables import paths
 
 
@@ -92,6 +92,9 @@ def footprint(topology: Topology, routes: Routes, network: Network, plan: Plan, 
     rows[:, k.GAP_PS], rows[:, k.COPY_PS] = _time(plan.edge_msg_bytes, plan.edge_pace), _time(plan.edge_msg_bytes, plan.edge_burst)
     rows[:, k.COPY_LAST] = _time(rest, plan.edge_burst)
     rows[:, k.SCALE_UP_EDGE], rows[:, k.TO_NIC] = inside, bus_out
+    across = routing.scale_up_links(top, src, dst)[1] * inside
+    rows[:, k.ACROSS] = np.maximum(across, 0)
+    rows[:, k.ACROSS_GPU] = routing.island_of(top, src) * (top.gpus_per_node // top.islands)
     fp.n_tokens = int(tokens.sum())
     return fp
 
@@ -124,20 +127,20 @@ def _dependencies(plan: Plan) -> dict[str, Array]:
 
 
 def _paths(topology: Topology, routes: Routes, fp: Footprint, src_gpu: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Paths out and back of every flow; those inside a node are GPU -> switch -> GPU."""
+    """Paths out and back of every flow; those inside a node are GPU -> switch -> GPU, from island to island where they cross."""
     inside = fp.src_nic < 0
     ahead, back = whole_paths(topology, routes, fp.src_nic[~inside], fp.dst_nic[~inside], fp.qp[~inside])
-    within = np.stack([src_gpu[inside], topology.n_gpus + fp.dst_gpu[inside]], axis=1)
+    within = np.stack(routing.scale_up_links(topology, src_gpu[inside], fp.dst_gpu[inside]), axis=1)
     return _merge(inside, within, ahead), _merge(inside, within, back)
 
 
 def _merge(inside: Array, within: Array, outside: tuple[Array, Array]) -> tuple[Array, Array]:
-    length = np.full(inside.size, 2, np.int64)
-    length[~inside] = np.diff(outside[0])
+    length = np.zeros(inside.size, np.int64)
+    length[inside], length[~inside] = (within >= 0).sum(axis=1), np.diff(outside[0])
     ptr = np.r_[0, np.cumsum(length)]
     links = np.empty(int(ptr[-1]), np.int32)
     mask = np.repeat(inside, length)
-    links[mask], links[~mask] = within.ravel(), outside[1]
+    links[mask], links[~mask] = within[within >= 0], outside[1]
     return ptr, links
 
 
@@ -145,7 +148,7 @@ def _return_ps(topology: Topology, network: Network, fp: Footprint) -> Array:
     """int64[F]: how long word from the receiver takes on an idle path; inside a node the latency alone."""
     ptr, links = fp.paths[1]
     rate = topology.link_rate[links]
-    network_link = links >= 2 * topology.n_gpus
+    network_link = ~np.isin(topology.link_tier[links], (LINK_TIERS.index("scale_up"), LINK_TIERS.index("between")))
     on_wire = np.floor(network.control * 1e12 / np.where(rate > 0, rate, np.inf) + 0.5).astype(np.int64) * network_link
     total = np.r_[0, np.cumsum(topology.link_latency[links] + on_wire)]
     return total[ptr[1:]] - total[ptr[:-1]]

@@ -4,6 +4,7 @@ import numpy as np
 
 from netsim.config.network import Network
 from netsim.kernels.packet import layout as k
+from netsim.kernels.routing import first_nic, first_switch
 from netsim.kernels.structs import GPU, NIC, Array, Topology
 from netsim.network.packet import buffers
 
@@ -137,14 +138,9 @@ def _scalars(topology: Topology, network: Network, seed: int) -> Array:
     scal[k.SEED] = seed
     scal[k.ACK_EVERY] = network.ack_every
     scal[k.CNP_GAP] = network.cnp_interval
-    scal[k.N_LINKS], scal[k.N_GPUS], scal[k.N_NODES], scal[k.N_NICS] = (
-        topology.link_src.size,
-        topology.n_gpus,
-        topology.n_nodes,
-        topology.n_nics,
-    )
+    scal[k.N_LINKS], scal[k.N_GPUS], scal[k.N_NICS] = topology.link_src.size, topology.n_gpus, topology.n_nics
     scal[k.N_VERTICES], scal[k.ARENA_SIZE] = topology.vertex_kind.size, ARENA
-    scal[k.FIRST_SWITCH] = topology.n_gpus + topology.n_nodes + topology.n_nics
+    scal[k.FIRST_NIC], scal[k.FIRST_SWITCH] = first_nic(topology), first_switch(topology)
     return scal
 
 
