@@ -11,7 +11,7 @@ import topologies
 from netsim.collectives import Communicator, Platform, plan
 from netsim.config.nccl import Nccl
 from netsim.config.network import CongestionControl, Ecn, Network, Pfc, Recovery
-from netsim.config.topology import Fabric, Link, Switch
+from netsim.config.topology import Fabric, Link, ScaleUp, Switch
 from netsim.kernels.structs import NIC, SWITCH
 from netsim.network.api import PS_NEVER
 from netsim.network.leaf_groups import owners, pairs_of, shared_planes
@@ -25,6 +25,7 @@ from netsim.simulate.share import merged
 from tests import packet_cases as cases
 from tests.parts import together
 
+SCALE_UP = (ScaleUp(), ScaleUp(20e9, 1_000_000, "pcie", 2, 8e9), ScaleUp(450e9, 500_000, "nvlink", 4, 4e9))
 PLATFORM = Platform("hopper", 8, 8, 50e9, "intel", 450e9, 5, False)
 
 
@@ -145,6 +146,7 @@ def training_fabric(rng):
     return Fabric(
         builder=builder, nodes=int(rng.integers(3, 6)), segment=int(rng.integers(1, 3)), link=Link(rate=50e9, latency=150_000),
         switch=Switch(radix=64, latency=int(rng.integers(1, 8)) * 100_000, buffer=64 << 20), **spines,
+        scale_up=SCALE_UP[int(rng.integers(0, len(SCALE_UP)))],
     )  # fmt: skip
 
 

@@ -75,6 +75,10 @@ def render(report: "Report") -> str:
         ("diameter", f"{report.diameter_links} links"),
         *((ACROSS[p.across], f"{p.links} links, {format_time(p.latency_ps)} without transmission") for p in report.paths),
     ]
+    if report.between_bytes_per_s:
+        each = report.gpus // report.nodes // report.islands
+        joined = f"{format_rate(report.between_bytes_per_s)} from one to another"
+        facts.insert(2, ("islands", f"{report.islands} of {each} GPUs in a node, {joined}"))
     if report.failed_links or report.slow_links:
         facts.append(("faults", f"{report.failed_links} links dead, {report.slow_links} slow (each direction counts)"))
     if report.unreachable_nic_pairs:

@@ -17,7 +17,7 @@ NVLINK_BELIEF = {"ampere": 240.0, "hopper": 370.8, "blackwell": 721.8}
 PCIE_BELIEF = {3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
 """GB/s of a x16 slot by PCIe generation, likewise."""
 SOCKETS_BELIEF = {"amd": 16.0, "arm": 6.0}
-"""GB/s from one CPU socket to another, likewise; of Intel's by generation, told by that of the bus: Skylake, Sapphire and Granite Rapids."""
+"""GB/s from one CPU socket to another, likewise; of Intel's by the generation of its bus: Skylake, Sapphire and Granite Rapids."""
 INTEL_SOCKETS_BELIEF = {3: 10.0, 4: 10.0, 5: 22.0, 6: 40.0}
 
 

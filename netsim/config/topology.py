@@ -23,17 +23,17 @@ LARGEST_NODE, LARGEST_CLUSTER = 1024, 2**22
 class ScaleUp:
     """The links inside a node: NVLink, or the PCIe buses of nodes without.
 
-    kind: nvlink or pcie, which NCCL uses differently.
     rate: of one GPU into the switch of its island, each direction; of NVLink the line rate, of PCIe what data reach both ways at once.
     latency: from GPU to GPU through that switch.
+    kind: nvlink or pcie, which NCCL uses differently.
     islands: sets of neighbouring GPUs with a switch of their own, joined by one link for each two: the CPU sockets of a PCIe node.
     between: rate of such a link (UPI, Infinity Fabric), each direction, which all traffic from the one island to the other shares.
     between_latency: of such a link, on top of `latency`.
     """
 
-    kind: Literal["nvlink", "pcie"] = "nvlink"
     rate: Rate = 450e9
     latency: Time = 500_000
+    kind: Literal["nvlink", "pcie"] = "nvlink"
     islands: Count = 1
     between: Rate | None = None
     between_latency: Time = 300_000

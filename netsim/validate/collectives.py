@@ -206,6 +206,8 @@ for a call alone and for one that gets half of its network. What this captures:
   and flags do not hold up a channel.
 * LL and LL128 forward lines as they come; inside a node only what a thread block moves at once is stored before it goes on.
 * Up and down the trees a message meets those that move at the same moment; more of them the longer the pipeline is.
+* Where PCIe joins the GPUs of a node (`topology.scale_up.kind: pcie`), NCCL finds two or four thread blocks, goes without LL128, and leaves
+  a socket through host memory, where a thread block is slower than the link. All that goes from one socket to the other shares that link.
 
 """
 
