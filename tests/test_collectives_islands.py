@@ -23,7 +23,7 @@ RATE, BETWEEN, COPY, REDUCE = 22.2e9, 17.2e9, 7.25e9, 5.94e9
 @cache
 def node(*settings: str):
     """(topology, routes, platform) of the ready node."""
-    fabric = load_section("a100_pcie", Fabric, list(settings))
+    fabric = load_section("a100_pcie", Fabric, ["nodes=1", "segment=1", *settings])
     topology = topologies.build(fabric)
     return topology, topologies.routes(topology, fabric), platform_of(topology, "ampere", fabric, Nccl())
 
@@ -135,10 +135,12 @@ def test_rings_of_several_nodes_cross_each_node_once_each_way(nics: int) -> None
     comm = Communicator(tuple(np.repeat(np.arange(4), 8).tolist()), tuple(range(8)) * 4)
     ring = graphs(platform, layout(comm, platform), Nccl()).ring
     assert ring.bw_inter * len(ring.channels) <= 16 and len(ring.channels) <= nics
+    out = ring.channels[0].gpus[-1] * nics // 8
+    assert all((c.nic_in, c.nic_out) == (i, out) for i, c in enumerate(ring.channels[:1]))
     built = plan("all_gather", 1 << 26, comm, platform, Nccl())
     inside, island = built.edge_nic_src < 0, layout(comm, platform).island
     crossing = inside & (island[built.edge_src] != island[built.edge_dst])
-    assert np.bincount(built.edge_bundle[crossing]).max() <= 2 * 4
+    assert np.bincount(built.edge_bundle[crossing]).max() == 4  # from the first socket to the second; the NIC is there
     members = np.arange(32, dtype=np.int32)[None]
     flow = alone.flow_us([[(built, members)]], topology, routes)[0]
     assert alone.packet_us([(built, members)], topology, routes, Network(engine="packet")) == pytest.approx(flow, rel=0.1)

@@ -15,7 +15,7 @@ def test_islands_folded_and_whole(parallel: dict[str, int], faults: list[dict[st
         run = from_data(
             {
                 "name": "fold",
-                "topology": {"use": "a100_pcie", "faults": faults},
+                "topology": {"use": "a100_pcie", "nodes": 1, "segment": 1, "faults": faults},
                 "simulate": {"fold": fold},
                 "compute": {"device": {"use": "a100_pcie"}},
                 "workload": {

@@ -18,6 +18,7 @@ from topologies.measure import Report, bisection, measure, tier_bisection
 READY = sorted(p.stem for p in Path(topologies.__file__).parent.glob("*.yaml"))
 # file: leaves, spines, cores, planes, bisection in Tbps
 FIGURES = {
+    "a100_pcie": (14, 10, 0, 1, 25.6),
     "dgx_a100": (56, 32, 0, 8, 102.4),
     "dgx_b200": (32, 16, 0, 8, 204.8),
     "dgx_h100": (32, 16, 0, 8, 204.8),

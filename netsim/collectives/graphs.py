@@ -80,7 +80,7 @@ def graphs(platform: Platform, place: Layout, nccl: Nccl) -> Graphs:
         return read(nccl.NCCL_GRAPH_FILE)
     nics = min(len(n) for n in place.nics)
     if place.width > 1 and (platform.kind == "pcie" or place.spans_islands):
-        found = _over_bus(platform, place, nics)
+        found = _over_bus(platform, place, nics, nccl.NCCL_CROSS_NIC if platform.rails_joined else 0)
     else:
         found = _search(platform, place.nodes, place.width, nics, (nccl.NCCL_CROSS_NIC if platform.rails_joined else 0, nccl.pxn))
     return found if nccl.p2p else _through_host(found, platform)
@@ -96,17 +96,24 @@ def _through_host(found: Graphs, platform: Platform) -> Graphs:
     return Graphs(out[0], out[1], None)
 
 
-def _over_bus(platform: Platform, place: Layout, nics: int) -> Graphs:
-    """The graphs of GPUs that PCIe joins, at least in part: rings along the tree, as many as the thinnest link of a node has room for."""
+def _over_bus(platform: Platform, place: Layout, nics: int, cross_nic: int) -> Graphs:
+    """The graphs of GPUs that PCIe joins, at least in part: rings along the tree, as many as the thinnest link of a node has room for.
+
+    A ring that ends on another socket than it began leaves through a NIC there, where rails may be crossed.
+    """
     bus = PCIE_BELIEF[platform.pcie] / (1.2 if platform.cpu == "intel" else 1.0)
     limit = min(bus, platform.sockets_gbs) if place.spans_islands else bus
     multi = place.nodes > 1
     count, rate = _most(platform.arch, limit, platform.nic_gbs if multi else limit, nics if multi else 32)
-    ends = range(count) if multi else [-1] * count
-    channels = tuple(Channel(c, up(_start(c, nics, place.width) if multi else 0, place.width), c) for c in ends)
+    orders = [up(_start(c, nics, place.width) if multi else 0, place.width) for c in range(count)]
     kind = SYS if place.spans_islands else PXB
-    ring = Graph(channels, rate, rate, kind, max(kind, PHB) if multi else PIX)
-    return Graphs(ring, ring._replace(pattern="balanced_tree"), None)
+    cross = cross_nic if multi and place.spans_islands and nics > 1 else 0
+    outs = [order[-1] * nics // place.width if cross and nics <= place.width else c for c, order in enumerate(orders)]
+    ends = zip(range(count), orders, outs, strict=True)
+    channels = tuple(Channel(c, order, out) if multi else Channel(-1, order, -1) for c, order, out in ends)
+    ring = Graph(channels, rate, rate, kind, PHB if multi else PIX, cross)
+    trees = tuple(channel._replace(nic_out=channel.nic_in) for channel in channels)
+    return Graphs(ring, Graph(trees, rate, rate, kind, PHB if multi else PIX, 0, "balanced_tree"), None)
 
 
 def _most(arch: str, limit: float, channel: float, most: int) -> tuple[int, float]:
