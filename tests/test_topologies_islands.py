@@ -51,7 +51,7 @@ def test_names_lead_back(name: str) -> None:
     top = topologies.build(FABRICS[name])
     names = [topologies.vertex_name(top, v) for v in range(top.vertex_kind.size)]
     assert [topologies.find_vertex(top, n) for n in names] == list(range(len(names)))
-    assert topologies.link_names(top) == [topologies.link_name(top, k) for k in range(top.link_src.size)]
+    assert topologies.link_names(top).astype(str).tolist() == [topologies.link_name(top, k) for k in range(top.link_src.size)]
     for link in range(top.link_src.size):
         assert topologies.find_links(top, topologies.link_name(top, link)).tolist() == [link]
 

@@ -114,7 +114,8 @@ def _host_names(topology: Topology) -> Array:
         return np.strings.add(kind, np.strings.add(np.repeat(node, count), np.tile(place, topology.n_nodes)))
 
     gpus, nics = each(b"n", ".g", topology.gpus_per_node), each(b"nic n", ".", topology.nics_per_node)
-    return np.concatenate([gpus, np.strings.add(b"scale-up n", node), nics])
+    inside = np.strings.add(b"scale-up n", node) if topology.islands == 1 else each(b"scale-up n", ".", topology.islands)
+    return np.concatenate([gpus, inside, nics])
 
 
 def link_name(topology: Topology, link: int) -> str:
