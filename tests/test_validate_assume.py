@@ -74,3 +74,45 @@ def test_racks_of_nvl72_are_one_domain() -> None:
 def test_what_cannot_run_says_why(fields: dict[str, str], reason: str) -> None:
     with pytest.raises(CannotRun, match=reason):
         case(**fields)
+
+
+def test_the_recipe_of_deepseek_in_nemo() -> None:
+    """Published stages, padding and multi-token prediction; on Blackwell attention has no fused kernel before cuDNN 9.11."""
+    fields = {
+        "model": "Deepseek V3", "tp": "2", "pp": "4", "vpp": "1", "cp": "1", "ep": "32", "num_gpus": "128", "gbs": "1024", "seq": "4096",
+        "gpu_family": "GB200", "source": "NVIDIA/dgxc-benchmarking v25.05.05:deepseek_v3/pretraining/README.md",
+        "date_or_version": "v25.05.05",
+        "framework": "NeMo (NVIDIA DGX Cloud recipe)",
+    }  # fmt: skip
+    work = case(**fields).config["workload"]
+    assert [part.count("t") for part in work["pipeline"]["layout"].split("|")] == [15, 16, 16, 14]
+    assert work["pipeline"]["layout"].endswith("mL") and work["model"]["mtp_layers"] == 1
+    assert work["kernels"]["attention"] == "unfused" and work["recompute"]["modules"] == ["core_attn"]
+    assert work["experts"]["pad_to_capacity"] and work["experts"]["dispatcher"] == "alltoall"
+    hopper = case(**fields | {"gpu_family": "H100", "num_gpus": "512", "pp": "8", "gbs": "4096"}).config["workload"]
+    assert "attention" not in hopper["kernels"] and hopper["recompute"]["modules"] == ["mla_up_proj"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "modules"),
+    [
+        ({"model": "LLAMA3.1_405B"}, []),
+        ({"model": "GPT OSS 120B", "pp": "1", "tp": "1", "vpp": "1", "cp": "1", "ep": "64"}, ["layernorm", "moe_act"]),
+        ({"model": "LLAMA3.1_405B", "source": "somebody else"}, None),
+    ],
+)
+def test_recomputation_of_published_recipes(fields: dict[str, str], modules: list[str] | None) -> None:
+    bridge = {
+        "framework": "Megatron-Bridge", "date_or_version": "26.04", "source": "NVIDIA-NeMo/Megatron-Bridge", "gpu_family": "GB200",
+        "num_gpus": "64", "gbs": "1280", "seq": "4096",
+    }  # fmt: skip
+    recompute = case(**bridge | fields).config["workload"].get("recompute")
+    assert (recompute and recompute.get("modules", [])) == modules
+
+
+def test_paxml_is_sharded_over_groups() -> None:
+    pax = {
+        "model": "Paxml GPT175B", "framework": "JAX (Paxml)", "tp": "", "pp": "", "vpp": "", "cp": "", "num_gpus": "512", "mbs": "2",
+        "gbs": "1024", "sharding": "FSDP+DP", "seq": "2048",
+    }  # fmt: skip
+    assert case(**pax).config["workload"]["data_parallel"]["instances"] == 4

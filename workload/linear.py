@@ -8,15 +8,15 @@ sequence parallelism inputs are gathered and sums scattered over the sequence; w
 | forward | AG of the input | RS (AR) of the output |
 | backward | AG of the saved input beside dgrad; RS (AR) of its result beside wgrad | AG of the gradient |
 
-In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM; row-parallel inputs and gradients are cast. What
-is gathered for a GEMM in 8 bits travels in 8 bits, sums travel in 16. With userbuffer overlap (`tp_comm_overlap`) a gather becomes tp - 1
-ring steps between pieces of its GEMM, and a scatter is done in four parts, each beside the next part of its GEMM (of backward ones with
-`tp_comm_overlap_rs_dgrad` only). Source: Megatron-Core `tensor_parallel/layers.py`, TransformerEngine `module/base.py` (quantised gathers,
-default userbuffer methods).
+In 8 bits, norms write the inputs of column-parallel layers in the precision of the GEMM where they can (`ops.FUSED_INTO_NORM`); other
+inputs and gradients are cast. What is gathered for a GEMM in 8 bits travels in 8 bits, sums travel in 16. With userbuffer overlap
+(`tp_comm_overlap`) a gather becomes tp - 1 ring steps between pieces of its GEMM, and a scatter is done in four parts, each beside the
+next part of its GEMM (of backward ones with `tp_comm_overlap_rs_dgrad` only). Source: Megatron-Core `tensor_parallel/layers.py`,
+TransformerEngine `module/base.py` (quantised gathers, default userbuffer methods).
 """
 
 from compute.api import INNER, MODULE
-from workload.ops import bias_grad, casts, gemm
+from workload.ops import bias_grad, casts, casts_normed, gemm, transposed
 from workload.shape import Shape
 from workload.tape import Tape
 
@@ -55,9 +55,13 @@ def _scattered(tape: Tape, s: Shape, name: str, m: int, n: int, k: int, dtype: s
     tape.wait(*handles)
 
 
-def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", keep: int = 0) -> None:
-    """Forward of a column-parallel layer with n outputs on this GPU; `keep` bytes of its output stay for backward."""
+def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", keep: int = 0, normed: bool = True) -> None:
+    """Forward of a column-parallel layer with n outputs on this GPU; `keep` bytes of its output stay for backward.
+
+    `normed`: its input comes from a norm of its own, which may write it in the precision of the GEMM.
+    """
     dtype = dtype or s.gemm_dtype
+    tape.compute(*(casts_normed if normed else casts)(s, s.shard * k, dtype))
     temp = s.full_bytes if s.sp else 0
     if _ring(s, name):
         _gathered(tape, s, name, s.tokens, n, k, dtype, "fwd")
@@ -72,7 +76,7 @@ def column(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "", kee
 def row(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "") -> None:
     """Forward of a row-parallel layer with k inputs on this GPU."""
     dtype = dtype or s.gemm_dtype
-    tape.compute(*casts(s.tokens * k, dtype), temp=s.full_bytes if s.lay.tp > 1 else 0)
+    tape.compute(*casts(s, s.tokens * k, dtype), temp=s.full_bytes if s.lay.tp > 1 else 0)
     if _ring(s, name):
         _scattered(tape, s, name, s.tokens, n, k, dtype)
         tape.mark(name)
@@ -95,7 +99,7 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
     if tape.deferred:
         if s.sp:
             tape.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_grad")
-        tape.compute(*casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
+        tape.compute(*casts(s, s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
         _deferred(tape, s, name, n, k, dtype, free, bias, gather=False)
         return
     if _ring(s, name):
@@ -107,7 +111,7 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
             tape.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_grad")
         tape.compute(
             *bias,
-            *casts(s.tokens * n, dtype),
+            *casts(s, s.tokens * n, dtype),
             *(gemm(s.tokens, n, k, dtype, d) for d in ("dgrad", "wgrad")),
             free=free,
             temp=temp,
@@ -123,34 +127,34 @@ def column_backward(
     dtype = dtype or s.gemm_dtype
     bias = (bias_grad(s.tokens, n),) if s.model.bias or (s.model.qkv_bias and name == "qkv") else ()
     if tape.deferred:
-        tape.compute(*casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
+        tape.compute(*casts(s, s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
         reduce_output(tape, s, f"{name}_input_grad")
-        _deferred(tape, s, name, n, k, dtype, free, bias, gather=s.sp)
+        _deferred(tape, s, name, n, k, dtype, free, (*bias, *transposed(s, s.tokens * k, dtype)), gather=s.sp)
         return
     saved = tape.start("tp", "tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_input") if s.sp else ()
     if _ring(s, name) and s.training.parallel.tp_comm_overlap_rs_dgrad:
-        tape.compute(*bias, *casts(s.tokens * n, dtype), temp=temp + s.full_bytes)
+        tape.compute(*bias, *casts(s, s.tokens * n, dtype), temp=temp + s.full_bytes)
         _scattered(tape, s, name, s.tokens, n, k, dtype, "dgrad", "_input_grad")
         tape.wait(saved)
-        tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
+        tape.compute(*transposed(s, s.tokens * k, dtype), gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
         tape.mark(name)
         return
     tape.compute(
-        *bias, *casts(s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp + (s.full_bytes if s.sp else 0), label=name
+        *bias, *casts(s, s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp + (s.full_bytes if s.sp else 0), label=name
     )
     op = "reduce_scatter" if s.sp else "all_reduce"
     summed = tape.start("tp", "tp", op, s.tp_bytes if s.sp else s.full_bytes, f"tp.{op}.{name}_input_grad")
     tape.wait(saved)
-    tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
+    tape.compute(*transposed(s, s.tokens * k, dtype), gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
     tape.mark(name)
     tape.wait(summed)
 
 
-def _deferred(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str, free: int, bias: tuple, gather: bool) -> None:
+def _deferred(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str, free: int, first: tuple, gather: bool) -> None:
     """Weight gradient in a step of its own; a column-parallel layer gathers its saved input for it."""
     later = tape.deferred
     assert later is not None
     if gather:
         later.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_input")
-    later.compute(*bias, gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
+    later.compute(*first, gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
     later.mark(name)

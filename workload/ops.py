@@ -10,8 +10,22 @@ from compute.api import Kernel
 from netsim.config.model import Model
 from workload.shape import ELEMENT, Shape
 
-CAST_BYTES = 4
-"""Bytes per element of a cast to 8 bits: read 2, write a row-wise and a column-wise copy."""
+CASTS = {
+    "fp8": (4.0,),
+    "tensorwise": (2.0, 4.0),
+    "fp8_blockwise": (2 + 2 * (1 + 4 / 128),),
+    "mxfp8": (2 + 2 * (1 + 1 / 32),),
+    "nvfp4": (2.0, 2 + 0.5 + 1 / 16, 2 + 0.5 + 1 / 16),
+}
+"""Bytes per element that each kernel of a cast moves: every one reads 16 bits; one with delayed scales or scales per block writes a
+row-wise and a column-wise copy. Scales of the tensor itself take a pass for its maximum first. NVFP4 looks for the maxima of the tensor
+and of its Hadamard transform, then casts it row-wise, then transforms and casts it column-wise. Source: TransformerEngine
+`pytorch/csrc/quantizer.cpp`.
+"""
+FUSED_INTO_NORM = ("fp8", "mxfp8")
+"""Casts that TransformerEngine's norms do themselves: delayed scaling, and MXFP8 with cuDNN's norms (`NVTE_NORM_FWD_USE_CUDNN`, which
+NVIDIA's performance recipes set). Source: TransformerEngine `pytorch/csrc/extensions/normalization.cpp`.
+"""
 
 
 def limited(m: Model, layer: int) -> int:
@@ -50,9 +64,30 @@ def experts_gemm(s: Shape, rows: int, n: int, k: int, direction: str = "fwd") ->
     return many._replace(batch=1) if s.training.kernels.fused_experts else many
 
 
-def casts(elements: int, dtype: str, groups: int = 1) -> tuple[Kernel, ...]:
+def scaling(s: Shape, dtype: str) -> str:
+    """How a GEMM in `dtype` gets its scales: a key of `CASTS`, or "" in 16 bits and more."""
+    narrow = "tensorwise" if dtype == "fp8" and s.training.precision.fp8_recipe == "tensorwise" else dtype
+    return narrow if narrow in CASTS else ""
+
+
+def casts(s: Shape, elements: int, dtype: str, groups: int = 1) -> tuple[Kernel, ...]:
     """Cast to the precision of a GEMM, expert by expert in a grouped one; nothing where it is that of the activations."""
-    return () if dtype in ("bf16", "fp16", "fp32") else (moved("cast", CAST_BYTES * elements)._replace(groups=groups, dtype=dtype),)
+    sizes = CASTS.get(scaling(s, dtype), ())
+    return tuple(moved("cast", round(nbytes * elements))._replace(groups=groups, dtype=dtype) for nbytes in sizes)
+
+
+def casts_normed(s: Shape, elements: int, dtype: str) -> tuple[Kernel, ...]:
+    """Cast the output of a norm, where the norm does not write it in the precision of the GEMM."""
+    return () if scaling(s, dtype) in FUSED_INTO_NORM else casts(s, elements, dtype)
+
+
+def transposed(s: Shape, elements: int, dtype: str) -> tuple[Kernel, ...]:
+    """Transpose a gathered 8-bit input for its weight gradient.
+
+    Tensor cores before Blackwell take both operands along the summed dimension. Source: TransformerEngine
+    `module/layernorm_linear.py`, `is_non_tn_fp8_gemm_supported`.
+    """
+    return (moved("cast", 2 * elements, "bwd")._replace(dtype=dtype),) if dtype == "fp8" and s.launch != "free" else ()
 
 
 def norm(s: Shape, width: int, tokens: int, direction: str = "fwd") -> Kernel:
@@ -64,6 +99,19 @@ def residual(s: Shape, direction: str = "fwd") -> Kernel:
     """Add to the residual stream, with bias and dropout where the model has them; backward adds the gradients of the two branches."""
     masks = 1 if s.model.dropout else 0
     return moved("residual", (6 + (masks if direction == "fwd" else 4 * masks)) * s.shard * s.model.hidden, direction)
+
+
+def rope(elements: int, fused: bool, direction: str = "fwd", interleaved: bool = False) -> Kernel:
+    """Rotate `elements` features of queries and keys: read and write them once, or as PyTorch's separate kernels.
+
+    Bytes of these: times cosine 4, other half negated and joined 6, times sine 4, sum 6, joined with what is not rotated 4; backward two
+    products 4 each, halves apart 6, sum 6, slice 6. Features in pairs (latent attention) are put in order first: 4, backward 12.
+    Source: Megatron-Core `models/common/embeddings/rope_utils.py`.
+    """
+    if fused:
+        return moved("rope", 4 * elements, direction)
+    apart = (24, 4) if direction == "fwd" else (26, 12)
+    return moved("rope", (apart[0] + apart[1] * interleaved) * elements, direction)
 
 
 def activation(s: Shape, rows: int, width: int, direction: str = "fwd") -> Kernel:
@@ -89,10 +137,13 @@ def gate(s: Shape, rows: int, direction: str = "fwd") -> tuple[Kernel, ...]:
 def expert_bias(s: Shape, rows: int, direction: str = "fwd") -> tuple[Kernel, ...]:
     """The bias of the down projection times the router's probability, in 32 bits, added expert by expert, joined and cast; backward its
     gradients and those of the probabilities. Source: Megatron-Core `TEGroupedMLP._apply_bias`.
+
+    Bytes per output forward: product 4, sum 2 + 4 + 4, joining 8, cast 6; backward: cast 6, gradient of the sum 6 and joining its parts 4,
+    two products 8 each and two sums 4 each.
     """
     if not s.model.bias or s.training.kernels.fused_experts:
         return ()
-    return (moved("expert_bias", (20 if direction == "fwd" else 36) * rows * s.model.hidden, direction)._replace(groups=s.local_experts),)
+    return (moved("expert_bias", (28 if direction == "fwd" else 40) * rows * s.model.hidden, direction)._replace(groups=s.local_experts),)
 
 
 def bias_grad(tokens: int, width: int) -> Kernel:

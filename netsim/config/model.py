@@ -21,7 +21,8 @@ class Model:
     name: as its authors write it. source: where the shape was published.
     layers, hidden, heads, ffn, vocab: the usual sizes; the vocabulary before padding.
     kv_heads: key-value heads (default: heads). head_dim: per head (default: hidden / heads).
-    activation: of the MLP; swiglu, geglu and clamped_swiglu are gated (two up projections). norm, bias, position: of all layers.
+    activation: of the MLP; swiglu, geglu and clamped_swiglu are gated (two up projections). norm, bias, position: of all layers; yarn is
+    rope with a factor on cosine and sine.
     tied: input and output embedding are one matrix. dropout: its rate in hidden layers. qk_norm: queries and keys are normalised.
     window: attention span of sliding-window layers (0: full); window_every: one layer in this many has full attention.
     attention: gqa (covers mha and mqa) or mla, the latter with q_rank (0: plain query projection), kv_rank, nope_dim, rope_dim, v_dim.
@@ -47,7 +48,7 @@ class Model:
     norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
     bias: bool = False
     qkv_bias: bool = False
-    position: Literal["learned", "rope", "alibi", "none"] = "rope"
+    position: Literal["learned", "rope", "yarn", "alibi", "none"] = "rope"
     positions: Index = 0
     tied: bool = False
     dropout: Share = 0.0

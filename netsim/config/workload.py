@@ -218,8 +218,9 @@ class Kernels:
     and before Blackwell a collective that is launched beside a GEMM gets its thread blocks after it. Default: as Megatron requires, 1
     with tp or cp on GPUs before Blackwell (more with full sharding and experts.overlap), else CUDA's 8.
     fused_experts: activation, casts and GEMMs of experts are one kernel (TransformerEngine's grouped MLP in CuTe DSL).
-    graphs: what the host launches as CUDA graphs: nothing, attention and router of every layer (layers), or the whole iteration, whose
-    launch takes no time.
+    rope: rotary embedding as one kernel (fused) or as PyTorch's separate ones; one kernel cannot do yarn, but with latent attention.
+    graphs: what the host launches as CUDA graphs: nothing, the router of every layer (router), attention and router (layers), or the whole
+    iteration, whose launch takes no time.
     """
 
     __pydantic_config__ = STRICT
@@ -230,7 +231,8 @@ class Kernels:
     wgrad_cache: bool = True
     connections: Annotated[Count | None, named("connections", "CUDA_DEVICE_MAX_CONNECTIONS", "cuda_device_max_connections")] = None
     fused_experts: bool = False
-    graphs: Annotated[Literal["none", "layers", "iteration"], named("graphs", "cuda_graph_impl")] = "none"
+    rope: Literal["fused", "unfused"] = "fused"
+    graphs: Annotated[Literal["none", "router", "layers", "iteration"], named("graphs", "cuda_graph_impl")] = "none"
 
 
 @dataclass(frozen=True)

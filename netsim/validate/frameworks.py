@@ -5,7 +5,7 @@
   tensor parallelism; cross entropy is fused by Megatron-Core (NeMo) or Transformer Engine (Megatron-Bridge); experts are not cut by tensor
   parallelism and get their tokens by all-to-all (NeMo) or DeepEP and its successors (Megatron-Bridge).
 * Megatron-LM of 2021 and 2022: unfused attention, dropout, nothing overlapped. DeepSpeed with Megatron likewise, with ZeRO-1.
-* JAX (Paxml): full sharding by the compiler, Praxis's default of what is kept for the backward pass.
+* JAX (Paxml): full sharding by the compiler, over 8 or 128 GPUs, and what its policy of recomputation keeps.
 * FSDP: full sharding of bf16 parameters; gradients are reduced in bf16 or fp32, as each framework publishes.
 """
 
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from netsim.validate.models import MoE, shape
-from netsim.validate.recipes import experts_of, kernels_of
+from netsim.validate.recipes import experts_of, kernels_of, nemo_deepseek, recompute_of
 from netsim.validate.rows import Row
 
 Section = dict[str, Any]
@@ -64,9 +64,20 @@ def core(row: Row, size: dict[str, int], model: Section, precision: str, assumed
         section["experts"] = experts_of(row, model["use"]) if bridge else {"dispatcher": "alltoall"}
         section["kernels"] |= kernels_of(row, model["use"]) if bridge else {}
         section["parallel"]["etp"] = 1
+        if model["use"] == "deepseek_v3" and "dgxc-benchmarking v25.05" in row["source"] and size["pp"] > 1:
+            model["mtp_layers"] = 1
+            recipe = nemo_deepseek(row, size)
+            section |= recipe | {"kernels": section["kernels"] | recipe["kernels"]}
+            assumed.append("recipe of NeMo 25.04: experts padded to capacity 1, multi-token prediction, " + _recipe(recipe))
         assumed.append("balanced experts, not cut by tensor parallelism; " + _said(section["experts"], section["kernels"]))
     spare = {"recompute": {"granularity": "none"}} if data["sharding"] == "full" else {}
-    return section | spare | _recompute(row, assumed)
+    known = recompute_of(row, str(model.get("use"))) if "Bridge" in row["framework"] else {}
+    return section | spare | known | _recompute(row, assumed)
+
+
+def _recipe(recipe: Section) -> str:
+    attention = "unfused attention, " if recipe["kernels"].get("attention") == "unfused" else ""
+    return f"{attention}{', '.join(recipe['recompute']['modules'])} recomputed"
 
 
 def _said(experts: Section, kernels: Section) -> str:
@@ -146,14 +157,26 @@ def fsdp(row: Row, size: dict[str, int], model: Section, precision: str, assumed
     return section | _recompute(row, assumed)
 
 
+PAXML: dict[str, tuple[int, list[str]]] = {
+    "gpt3_175b": (128, ["core_attn", "mlp", "layernorm"]),
+    "gpt3_5b": (8, ["core_attn", "layernorm"]),
+}
+"""GPUs over which Paxml's models are fully sharded, in copies beyond, and what is recomputed: of 175B all but the projections of attention
+(SAVE_QKV_OUT_PROJ), of 5B all but matrix products (SAVE_DOT_ONLY; the fused attention is none). Source: NVIDIA/dgxc-benchmarking
+`paxml/configure.sh` (FSDP of 16 nodes and of 1) and `paxml/paxml_mod_configs.py`.
+"""
+
+
 def jax(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
-    """JAX on XLA (Paxml, MaxText): full sharding; Praxis keeps the results of GEMMs but those of attention scores and the up projection."""
-    assumed.append("full sharding in bf16; attention and MLP recomputed (Praxis: all but dot products, scores and up projection are)")
+    """JAX on XLA (Paxml, MaxText): full sharding, over groups where they are known; recomputed is what the policy does not keep."""
+    group, modules = PAXML.get(str(model.get("use")), (0, ["core_attn", "mlp"]))
+    copies = size["dp"] // group if group and size["dp"] % group == 0 else 1
+    assumed.append(f"full sharding in bf16{f' over {group} GPUs' if copies > 1 else ''}; {', '.join(modules)} recomputed")
     return {
         "precision": {"gemm": precision},
-        "data_parallel": {"sharding": "full", "grad_dtype": "bf16"},
+        "data_parallel": {"sharding": "full", "grad_dtype": "bf16", "instances": copies},
         "parallel": {"sequence_parallel": False}, "kernels": {"graphs": "iteration"}, "pipeline": _stages(model, size, assumed),
-        "recompute": {"granularity": "selective", "modules": ["core_attn", "mlp"]},
+        "recompute": {"granularity": "selective", "modules": modules},
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ Multi-head, grouped-query and multi-query attention; latent attention is in mla.
 from workload.blocks import core
 from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.linear import column, column_backward, row, row_backward
-from workload.ops import ELEMENT, moved, norm, residual
+from workload.ops import ELEMENT, norm, residual, rope
 from workload.params import Param, of_linear, of_norm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -22,8 +22,9 @@ def params(s: Shape) -> list[Param]:
 
 
 def _rope(s: Shape, direction: str) -> list:
-    width = (s.heads + s.kv_heads) * s.model.dim
-    kernels = [moved("rope", 4 * s.tokens * width, direction)] if s.model.position == "rope" else []
+    width, how = (s.heads + s.kv_heads) * s.model.dim, s.model.position
+    fused = how == "rope" and s.training.kernels.rope == "fused"
+    kernels = [rope(s.tokens * width, fused, direction)] if how in ("rope", "yarn") else []
     return kernels + ([norm(s, width, s.tokens, direction)] if s.model.qk_norm else [])
 
 

@@ -8,7 +8,7 @@ projections, the rotary part of the key separately. Source: DeepSeek-V2, arXiv 2
 from workload.blocks import core
 from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.linear import row, row_backward
-from workload.ops import ELEMENT, casts, gemm, moved, norm, residual
+from workload.ops import ELEMENT, casts, gemm, moved, norm, residual, rope
 from workload.params import Param, of_linear, of_norm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -57,7 +57,8 @@ def _latents(s: Shape, direction: str) -> list:
 def _rope(s: Shape, direction: str) -> list:
     """Rotate the rotary parts and put queries and keys together."""
     width = s.heads * s.model.rope_dim + s.model.rope_dim
-    return [moved("rope", 4 * s.tokens * width, direction), moved("memory", 4 * s.tokens * s.heads * s.model.dim, direction)]
+    rotated = rope(s.tokens * width, s.training.kernels.rope == "fused", direction, interleaved=True)
+    return [rotated, moved("memory", 4 * s.tokens * s.heads * s.model.dim, direction)]
 
 
 def _gathers(tape: Tape, s: Shape, op: str, suffix: str) -> None:
@@ -76,7 +77,7 @@ def _saved(s: Shape) -> tuple[int, int, int]:
 
 
 def _project(tape: Tape, s: Shape) -> None:
-    tape.compute(*casts(s.tokens * (s.model.q_rank + s.model.kv_rank), s.gemm_dtype), *_up(s, "fwd"), *_rope(s, "fwd"), label="up")
+    tape.compute(*casts(s, s.tokens * (s.model.q_rank + s.model.kv_rank), s.gemm_dtype), *_up(s, "fwd"), *_rope(s, "fwd"), label="up")
     tape.mark("up")
 
 
@@ -85,7 +86,7 @@ def forward(tape: Tape, s: Shape, layer: int) -> None:
     m = s.model
     normed, latents, mask = _saved(s)
     tape.compute(norm(s, m.hidden, s.shard), keep=normed, label="attention norm")
-    tape.compute(*casts(s.shard * m.hidden, s.gemm_dtype), *_down(s, "fwd"), *_latents(s, "fwd"), keep=latents, label="down")
+    tape.compute(*casts(s, s.shard * m.hidden, s.gemm_dtype), *_down(s, "fwd"), *_latents(s, "fwd"), keep=latents, label="down")
     tape.mark("down")
     _gathers(tape, s, "all_gather", "")
     _project(tape, s)

@@ -14,7 +14,7 @@ from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.blocks.mlp import up
 from workload.found import found
 from workload.linear import column, column_backward, row, row_backward
-from workload.ops import ELEMENT, activation, casts, expert_bias, experts_gemm, gate, gemm, moved, norm, residual
+from workload.ops import ELEMENT, activation, bias_grad, casts, expert_bias, experts_gemm, gate, gemm, moved, norm, residual
 from workload.params import Param, of_linear, of_norm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -86,7 +86,7 @@ def _inside(tape: Tape, s: Shape, layer: int) -> None:
         shared_up(tape, s)
         shared_down(tape, s)
         tape.compute(keep=kept.shared)
-    with tape.at_cost(1) if s.training.kernels.graphs == "layers" else nullcontext():
+    with tape.at_cost(1) if s.training.kernels.graphs in ("router", "layers") else nullcontext():
         route(tape, s, kept.router)
     if not (s.training.experts.pad_to_capacity and s.training.experts.capacity_factor):
         tape.read()  # how many tokens each expert gets decides the sizes of what follows
@@ -117,14 +117,24 @@ def experts(tape: Tape, s: Shape, kept: _Saved) -> None:
     )
     tape.mark("experts_fc1")
     inside = () if s.training.kernels.fused_experts else _casts(s, rows * s.expert_ffn)
+    _offset(tape, s)
     tape.compute(*gate(s, rows), *inside, keep=active, temp=kept.active - active)
     tape.compute(experts_gemm(s, rows, m.hidden, s.expert_ffn), *expert_bias(s, rows), temp=kept.permuted, label="experts")
     tape.mark("experts_fc2")
 
 
+def _offset(tape: Tape, s: Shape) -> None:
+    """Let the host wait for the GPU where the activation copies its offset from the host's memory, which blocks until the copy is done.
+
+    Source: Megatron-Core `fusions/fused_bias_geglu.py`, `weighted_bias_quick_geglu_impl`: `torch.tensor(linear_offset, device=...)`.
+    """
+    if s.model.activation == "clamped_swiglu" and not s.training.kernels.fused_experts:
+        tape.read()
+
+
 def _casts(s: Shape, elements: int) -> tuple[Kernel, ...]:
     """Casts of what all experts of a GPU take: one by one unless fused."""
-    return casts(elements, s.gemm_dtype, 1 if s.training.kernels.fused_experts else s.local_experts)
+    return casts(s, elements, s.gemm_dtype, 1 if s.training.kernels.fused_experts else s.local_experts)
 
 
 def experts_backward(tape: Tape, s: Shape, kept: _Saved) -> None:
@@ -132,6 +142,7 @@ def experts_backward(tape: Tape, s: Shape, kept: _Saved) -> None:
     m, rows = s.model, kept.rows
     active = 0 if recomputed(s, "moe_act") else kept.active
     if not active:
+        _offset(tape, s)
         tape.again(lambda: tape.compute(*gate(s, rows), temp=kept.active + kept.permuted))
     one, two = (up(s) * s.expert_ffn, m.hidden), (m.hidden, s.expert_ffn)
     tape.compute(
@@ -144,7 +155,8 @@ def experts_backward(tape: Tape, s: Shape, kept: _Saved) -> None:
     tape.weights("experts_fc2", experts_gemm(s, rows, *two, "wgrad"), free=active, temp=kept.permuted + kept.active)
     tape.compute(*gate(s, rows, "bwd"), temp=kept.active + kept.inner)
     inside = () if s.training.kernels.fused_experts else _casts(s, rows * up(s) * s.expert_ffn)
-    tape.compute(*inside, experts_gemm(s, rows, *one, "dgrad"), temp=kept.inner + kept.permuted, label="experts")
+    biases = (bias_grad(rows, up(s) * s.expert_ffn),) if m.bias and not s.training.kernels.fused_experts else ()
+    tape.compute(*inside, *biases, experts_gemm(s, rows, *one, "dgrad"), temp=kept.inner + kept.permuted, label="experts")
     tape.weights("experts_fc1", experts_gemm(s, rows, *one, "wgrad"), free=kept.permuted + kept.inner, temp=kept.inner + kept.permuted)
 
 
@@ -173,7 +185,7 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
 def shared_up(tape: Tape, s: Shape) -> None:
     """Up projection and activation of the shared experts."""
     width = s.model.shared_ffn // s.lay.tp
-    column(tape, s, "shared_fc1", up(s) * width, s.model.hidden)
+    column(tape, s, "shared_fc1", up(s) * width, s.model.hidden, normed=False)
     tape.compute(activation(s, s.tokens, width))
 
 

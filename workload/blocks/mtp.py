@@ -23,7 +23,7 @@ def forward(tape: Tape, s: Shape, index: int) -> None:
     embedding.forward(tape, s)
     h = s.model.hidden
     tape.compute(norm(s, h, s.shard), norm(s, h, s.shard), keep=4 * s.shard_bytes, label="mtp")
-    column(tape, s, "mtp", h // s.lay.tp, 2 * h)
+    column(tape, s, "mtp", h // s.lay.tp, 2 * h, normed=False)
     tape.comm("tp", "all_gather", s.full_bytes, "tp.all_gather.mtp_output")
     layer.forward(tape, s, index)
     normed, logits = head.saved(s)
