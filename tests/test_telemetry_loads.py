@@ -129,3 +129,24 @@ def test_traffic_has_series_and_loads(tmp_path):
             assert run["paths/link"][run["paths/path"] == 0].tolist()[-1] == link
     with open(tmp_path / "flow" / "flows.csv", encoding="utf-8") as table:
         assert [row["dst"] for row in csv.DictReader(table)] == ["0", "0"]
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_loads_tell_iterations_apart(tmp_path, engine):
+    """All iterations call the same, and each loads links later; those that are not kept are told together."""
+    settings = (*(PACKETS if engine == "packet" else ()), "simulate.iterations=4", "telemetry.iterations=[1, 3]")
+    simulated(tmp_path, *settings)
+    with package.open_run(tmp_path) as run:
+        columns = [run[f"loads/{name}"] for name in ("set", "name", "stage", "microbatch", "part", "bytes", "first", "iteration")]
+    turn = columns.pop()
+    others, second, fourth = (np.stack([column[turn == k].astype(float) for column in columns]) for k in (-1, 1, 3))
+    assert set(turn.tolist()) == {-1, 1, 3}
+    assert others[:5].tolist() == second[:5].tolist() == fourth[:5].tolist()
+    assert others[5] == pytest.approx(2 * second[5]) and second[5] == pytest.approx(fourth[5])
+    assert (others[6] < second[6]).all() and (second[6] < fourth[6]).all()
+
+
+def test_iterations_in_one_place_are_told_together(tmp_path):
+    simulated(tmp_path, "simulate.iterations=2")
+    with package.open_run(tmp_path) as run:
+        assert set(run["loads/iteration"].tolist()) == {-1}

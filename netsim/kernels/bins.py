@@ -40,5 +40,6 @@ def add_loads(log_bundle, log_t0, log_t1, log_pace, rows, key, bundle_ptr, node_
             c = node_set[j] * n_keys + key[at] if dense else cell[k]
             k += 1
             nbytes[c] += node_coef[j] * moved
-            first[c] = min(first[c], log_t0[i])
+            if last[c] == 0 or log_t0[i] < first[c]:
+                first[c] = log_t0[i]
             last[c] = max(last[c], log_t1[i])

@@ -82,7 +82,7 @@ class Exec(NamedTuple):
     group_since: Array  # int64[G] ps: last arrival
     group_begin: Array  # int64[G] ps
     group_call: Array  # int64[G] running call
-    group_row: Array  # int32[G] row in which the first member makes it
+    group_tag: Array  # int32[G] row in which the first member makes it, plus I for each slot of `record_slot` up to its iteration's
     stack: Array  # int32[n * S] streams to look at
     heap_t: Array  # int64[Q] ends of parked kernels
     heap_key: Array  # int64[Q]
@@ -102,7 +102,7 @@ class Exec(NamedTuple):
     start_t: Array  # int64[X] external calls to start: time, group, call place
     start_group: Array  # int64[X]
     start_call: Array  # int64[X]
-    start_row: Array  # int64[X] row in which the group's first member makes it
+    start_tag: Array  # int64[X] group_tag
 
 
 @kernel
@@ -302,15 +302,15 @@ def _join(x, f, gpu, k, row, t):
     assert x.group_arrived[group] == 1 or x.group_call[group] == place, "members of a group disagree on their next call"
     x.group_call[group] = place
     if gpu == x.member_idx[x.member_ptr[group]]:
-        x.group_row[group] = row
+        x.group_tag[group] = row + (x.record_slot[x.round[gpu]] + 1) * x.kind.shape[0]
     if x.group_arrived[group] == x.member_ptr[group + 1] - x.member_ptr[group]:
         x.group_begin[group] = x.group_since[group]
         if x.call_external[place] == 1:
             n = x.scalar[N_STARTS]
-            x.start_t[n], x.start_group[n], x.start_call[n], x.start_row[n] = x.group_since[group], group, place, x.group_row[group]
+            x.start_t[n], x.start_group[n], x.start_call[n], x.start_tag[n] = x.group_since[group], group, place, x.group_tag[group]
             x.scalar[N_STARTS] = n + 1
         else:
-            f.footprint_tag[f.call_footprint[x.call_flow[place]]] = x.group_row[group]
+            f.footprint_tag[f.call_footprint[x.call_flow[place]]] = x.group_tag[group]
             flow.start(f, x.call_flow[place], x.group_since[group])
 
 

@@ -17,17 +17,17 @@ class Carried:
     def __init__(self, model: Model, clock: Clock) -> None:
         self._model, self._clock = model, clock
         n_groups = len(model.groups.group_dim)
-        self._place, self._row, self._start = (np.zeros(n_groups, np.int64) for _ in range(3))
+        self._place, self._tag, self._start = (np.zeros(n_groups, np.int64) for _ in range(3))
         self._ended: list[tuple[Array, Array, Array, Array]] = []
 
-    def start(self, groups: Array, places: Array, rows: Array, t_ps: Array) -> None:
-        """Note calls that start: the place of each in the table of calls, the program row that makes it, the time."""
-        self._place[groups], self._row[groups], self._start[groups] = places, rows, t_ps
+    def start(self, groups: Array, places: Array, tags: Array, t_ps: Array) -> None:
+        """Note calls that start: the place of each in the table of calls, its tag in the log, the time."""
+        self._place[groups], self._tag[groups], self._start[groups] = places, tags, t_ps
 
     def end(self, groups: Array, t_ps: Array) -> None:
         """Note that calls have ended."""
         if len(groups):
-            self._ended.append((self._place[groups], self._row[groups], self._start[groups], t_ps))
+            self._ended.append((self._place[groups], self._tag[groups], self._start[groups], t_ps))
 
     def log(self) -> Log:
         """Transfers of the calls that have ended since this was asked last."""
@@ -36,7 +36,7 @@ class Carried:
 
     def _log(self) -> Log:
         empty = (np.zeros(0, np.int64),) * 4
-        place, row, start, end = (np.concatenate(column) for column in zip(*(self._ended or [empty]), strict=True))
+        place, tag, start, end = (np.concatenate(column) for column in zip(*(self._ended or [empty]), strict=True))
         self._ended = []
         fluid, calls = self._model.fluid, self._model.table
         call = calls.call_flow[place]
@@ -48,7 +48,7 @@ class Carried:
         t0, t1 = np.repeat(start, count), np.repeat(end, count)
         pace = fluid.volume[np.repeat(fluid.call_ptr[call], count) + ramp] / (t1 - t0) * 1e12
         bundle = np.repeat(first, count) + ramp + len(fluid.bundle_ptr) - 1
-        return Log(bundle.astype(np.int32), t0, t1, pace, np.repeat(row, count).astype(np.int32))
+        return Log(bundle.astype(np.int32), t0, t1, pace, np.repeat(tag, count).astype(np.int32))
 
 
 def with_buses(model: Model) -> Loads:

@@ -32,6 +32,7 @@ def state(
     signal, signals_of = _signals(programs, row_stream)
     n_signals = signals_of[program]
     slot = np.arange(iterations, dtype=np.int32) if kept is None else kept
+    assert len(programs.kind) * (slot.max() + 2) < 2**31, (len(programs.kind), slot.max())
     sizes = np.where(recorded, rows_of[program] * (slot.max() + 1), 0)
     record_ptr = np.where(recorded, np.cumsum(sizes) - sizes, -1)
     n_groups, n_records = len(groups.group_dim), int(sizes.sum())
@@ -47,7 +48,7 @@ def state(
     per_signal = {name: zeros(int(n_signals.sum())) for name in ("signal_begin", "signal_end")}
     per_record = {name: zeros(n_records) for name in ("record_start", "record_begin", "record_end", "record_exposed")}
     per_record["record_turn"] = zeros(n_records, np.int32)
-    per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call", "start_row")}
+    per_start = {name: zeros(4 * n_groups + 64) for name in ("start_t", "start_group", "start_call", "start_tag")}
     columns = ("stream_ptr", "kind", "duration", "dim", "category", "timer", "dep_ptr", "dep_idx")
     of_programs = {name: getattr(programs, name) for name in columns}
     # one layout, folded or not: kernels are compiled once
@@ -83,7 +84,7 @@ def state(
         version=zeros(n * streams, np.int32),
         signal_ptr=(np.cumsum(n_signals) - n_signals).astype(np.int64),
         group_arrived=zeros(n_groups, np.int32),
-        group_row=zeros(n_groups, np.int32),
+        group_tag=zeros(n_groups, np.int32),
         record_slot=slot,
         stack=zeros(2 * n * streams + 8, np.int32),
         heap_t=zeros(queue),

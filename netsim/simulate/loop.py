@@ -93,7 +93,7 @@ def run_engine(
             places = gpus.start_call[:n][order]
             engine.start(gpus.start_group[:n][order].astype(np.int64), handles[places], gpus.start_t[:n][order].copy())
             if carried is not None:
-                carried.start(gpus.start_group[:n][order], places, gpus.start_row[:n][order], gpus.start_t[:n][order])
+                carried.start(gpus.start_group[:n][order], places, gpus.start_tag[:n][order], gpus.start_t[:n][order])
             gpus.scalar[executor.N_STARTS] = 0
         elif engine.next_time() == PS_NEVER and _idle(gpus, scale_up):
             break

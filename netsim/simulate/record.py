@@ -37,15 +37,16 @@ def frame(run: Run, model: Model, gpus: Exec) -> Frame:
     group, nbytes, alike, path, paths = _calls(run, model, row, gpu)
     names, name_of = _names(model)
     by_packets = run.network.engine == "packet"
-    key_of_tag, keys = _keys(model, name_of)
+    key_of_tag, keys = _keys(model, name_of, gpus.record_slot)
+    config = resolved(run)
     return Frame(
         attributes={
             "engine": run.network.engine,
             "categories": list(CATEGORIES),
             "timers": list(TIMERS),
             "streams": list(model.work.streams),
-            "config": json.dumps(resolved(run)),
-            "config_hash": config_hash(run),
+            "config": json.dumps(config),
+            "config_hash": config_hash(config),
         },
         channels={
             **link_facts(model.topology),
@@ -215,8 +216,8 @@ def ordered(links: Array, top: Topology) -> Array:
     return np.array(found) if len(found) == len(links) else links
 
 
-def _keys(model: Model, name_of: Array) -> tuple[Array, dict[str, Array]]:
-    """Kinds of call that are told apart: the kind of every row (-1: kernels), and name, category, stage, microbatch and part of each.
+def _keys(model: Model, name_of: Array, slot: Array) -> tuple[Array, dict[str, Array]]:
+    """Kinds of call that are told apart: the kind of every tag of the log (-1: kernels), and what each kind is.
 
     Calls of a name, stage and microbatch are one kind whatever the layer; outside microbatches, and for data parallelism, each is told:
     `part` counts the calls of a name in an iteration, which for gradients and parameters are the buckets.
@@ -235,7 +236,13 @@ def _keys(model: Model, name_of: Array) -> tuple[Array, dict[str, Array]]:
     key = np.full(len(programs.kind), -1, np.int32)
     key[rows] = of.ravel()
     columns = {"name": name, "category": programs.category[rows], "stage": stage, "microbatch": batch, "part": part}
-    return key, {column: values[first] for column, values in columns.items()}
+    # the same kinds once for every slot that iterations are recorded in, and at last for those that are not; tags begin with the latter
+    slots, count = np.unique(np.where(slot < 0, slot.max() + 1, slot), return_index=True, return_counts=True)[1:]
+    iteration = np.where(slot[slots] < 0, -1, np.where(count > 1, -1, slots))
+    block = np.r_[slot.max() + 1, 0 : slot.max() + 1]
+    every = np.where((key < 0) | (block[:, None] >= len(slots)), -1, key + block[:, None] * len(first)).astype(np.int32)
+    kinds = {column: np.tile(values[first], len(slots)) for column, values in columns.items()}
+    return every.ravel(), kinds | {"iteration": np.repeat(iteration, len(first))}
 
 
 def _names(model: Model) -> tuple[list[str], Array]:

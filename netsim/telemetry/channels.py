@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 FILETYPE = "netsim-result"
-VERSION = (1, 2)
+VERSION = (1, 3)
 """Major: readers of another major refuse the file; minor: fields were added."""
 
 
@@ -53,6 +53,7 @@ CHANNELS = (
     Channel("loads/category", ("load",), "", "int8", "none", "category of the call, index into the attribute 'categories'", "loads"),
     Channel("loads/stage", ("load",), "", "int16", "none", "pipeline stage of the first member of its communicator", "loads"),
     Channel("loads/microbatch", ("load",), "", "int16", "none", "microbatch of the call, -1 outside", "loads"),
+    Channel("loads/iteration", ("load",), "", "int32", "none", "iteration, from 0; -1: those not kept apart", "loads"),
     Channel("loads/part", ("load",), "", "int16", "none", "number (bucket) among calls of this name; -1: not told apart", "loads"),
     Channel("loads/first", ("load",), "ps", "int64", "none", "when the first byte of such a call moved", "loads"),
     Channel("loads/last", ("load",), "ps", "int64", "none", "when the last byte of such a call moved", "loads"),

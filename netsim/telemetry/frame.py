@@ -33,7 +33,7 @@ class Frame(NamedTuple):
     gpu_of: Array  # int64[n] simulated GPU of each GPU; empty for plain traffic
     n_links: int  # simulated
     key_of_tag: Array  # int32[...] kind of call of every tag of the log, -1: none; empty for plain traffic
-    keys: dict[str, Array]  # name, category, stage, microbatch, part of each kind of call
+    keys: dict[str, Array]  # name, category, stage, microbatch, part, iteration of each kind of call
     call_group: Array  # int32[operations] communicator of a call, -1 for kernels
     call_bytes: Array  # float64[operations]
     call_alike: Array  # int32[operations]

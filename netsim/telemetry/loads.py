@@ -40,8 +40,7 @@ def table(log: Log, loads: Loads, of_link: Array, sets: int, key_of_tag: Array, 
     rows, key = rows[key >= 0], key[key >= 0]
     dense = sets * n_keys <= DENSE
     cell, numbers = (np.zeros(0, np.int64), np.arange(sets * n_keys)) if dense else _cells(log.bundle[rows], key, ptr, node_set, n_keys)
-    first, last = np.full(len(numbers), np.iinfo(np.int64).max), np.zeros(len(numbers), np.int64)
-    nbytes = np.zeros(len(numbers))
+    first, last, nbytes = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
     bins.add_loads(log.bundle, log.t0, log.t1, log.pace, rows, key, ptr, node_set, coef, n_keys, cell, first, last, nbytes)
     there = np.flatnonzero(last)
     met = numbers[there]
