@@ -36,15 +36,16 @@ def run_flow(
     `report(fraction, t_ps)` is told the share of rows done; `stop()` is asked now and then whether to break off;
     `keep(part)` is given the log as it grows.
     """
-    parts: list[Log] = []
+    whole = Transfers()
     total = _rows(gpus)
     step, until = 1_000_000, 0  # ps of simulated time per slice, adapted to the share of the work that it does
     done = 0.0
     while True:
         until = executor.run(gpus, network, min(until + step, int(flow.NEVER) - 1), NONE, NONE)
         if network.scalar[flow.LOG]:
-            parts.append(drain(network))
-            keep(parts[-1])
+            part = drain(network)
+            whole.add(part)
+            keep(part)
         if _idle(gpus, network):
             break
         share = _done(gpus) / total
@@ -52,10 +53,10 @@ def run_flow(
         done = share
         report(share, int(gpus.scalar[executor.NOW]))
         if stop():
-            return joined(parts), False
+            return whole.log(), False
     _ended(gpus)
     report(1.0, int(gpus.end.max()))
-    return joined(parts), True
+    return whole.log(), True
 
 
 def run_engine(
@@ -156,9 +157,30 @@ def drain(network: Flow) -> Log:
 
 
 def joined(parts: list[Log]) -> Log:
-    """A log in one piece. `parts` is emptied, column by column, so that memory holds little of it twice."""
-    if not parts:
-        return Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32))
-    columns = list(zip(*parts, strict=True))
-    parts.clear()
-    return Log(*(np.concatenate(columns.pop(0)) for _ in Log._fields))
+    """A log in one piece."""
+    whole = Transfers()
+    for part in parts:
+        whole.add(part)
+    return whole.log()
+
+
+class Transfers:
+    """A log that grows where it is: large arrays are lengthened by the operating system, without a copy that memory would have to hold."""
+
+    def __init__(self) -> None:
+        self._columns = Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32))
+        self._size = 0
+
+    def add(self, part: Log) -> None:
+        """Append transfers; room is made for a thirty-second more than is needed."""
+        first, self._size = self._size, self._size + len(part.t0)
+        for column, more in zip(self._columns, part, strict=True):
+            if self._size > len(column):
+                column.resize(self._size + self._size // 32, refcheck=False)
+            column[first : self._size] = more
+
+    def log(self) -> Log:
+        """What has been appended; nothing may be appended after."""
+        for column in self._columns:
+            column.resize(self._size, refcheck=False)
+        return self._columns
