@@ -60,10 +60,11 @@ def memory(rows: list[Row]) -> tuple[list[Item], str]:
             for name, measured, predicted in slopes
             if name.startswith(gpu + ":")
         ]
-    head = ("series", "measured slope ms", "predicted", "error", "measured fixed ms", "predicted", "difference")
+    head = ("series", "measured slope ms", "between two steps", "predicted", "error", "measured fixed ms", "predicted", "difference")
     return (
         items,
-        f"\nTime per microbatch (slope) and fixed part of single-node steps; aim for every slope: {percent(SLOPE_AIM)}.\n\n"
+        f"\nTime per microbatch (slope) and fixed part of single-node steps; aim for every slope: {percent(SLOPE_AIM)}.\n"
+        "Slopes between neighbouring steps of a series show how straight the measured lines are.\n\n"
         + table(head, lines)
         + "\n",
     )
@@ -108,10 +109,12 @@ def _series(steps: list[Step]) -> tuple[list[list[str]], list[tuple[str, float, 
         if step.measured_ms:
             found[step.series].append(step)
     lines, slopes = [], []
-    for name, mine in found.items():
+    for name, unordered in found.items():
+        mine = sorted(unordered, key=lambda step: step.microbatches)
         if len(mine) < 3:
             continue
         m = [s.microbatches for s in mine]
+        pieces = np.diff([s.measured_ms for s in mine]) / np.diff(m)
         (slope, fixed), (own_slope, own_fixed) = (
             np.polyfit(m, [getattr(s, which) for s in mine], 1) for which in ("measured_ms", "predicted_ms")
         )
@@ -120,6 +123,7 @@ def _series(steps: list[Step]) -> tuple[list[list[str]], list[tuple[str, float, 
             [
                 name,
                 f"{slope:.1f}",
+                f"{pieces.min():.1f} to {pieces.max():.1f}",
                 f"{own_slope:.1f}",
                 percent(own_slope / slope - 1, True),
                 f"{fixed:.0f}",
