@@ -80,7 +80,7 @@ def test_results_that_cannot_be_written(netsim: Cli, tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_be_names_the_place_and_leaves_nothing(netsim: Cli, tmp_path: Path) -> None:
-    ended = netsim("run", BASE, "--set", "workload.parallel.dp=3", "--out", tmp_path / "results")
+    ended = netsim("run", BASE, "--quiet", "--set", "workload.parallel.dp=3", "--out", tmp_path / "results")
     assert ended.returncode == 2
     assert ended.stderr == "--set workload.parallel.dp: expected tp x pp x cp x dp = 16 GPUs, so 4; got 3\n"
     assert not (tmp_path / "results").exists()
