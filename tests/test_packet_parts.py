@@ -93,8 +93,8 @@ def play_whole_at_first(topology, routes, network, traffic, failure, comm, owner
     return engine.flow_ends(), engine.counters(), planes.part.crossed
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**32), n=st.integers(2, 5))
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), n=st.sampled_from([2, 3, 8]))
 def test_planes_that_are_cut_on_the_way_give_what_they_give_as_a_whole(seed, n):
     rng = np.random.default_rng(seed)
     fabric, network = cases.random_fabric(rng), random_network(rng)
@@ -112,7 +112,7 @@ def test_planes_that_are_cut_on_the_way_give_what_they_give_as_a_whole(seed, n):
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**32), n=st.integers(2, 5))
+@given(seed=st.integers(0, 2**32), n=st.sampled_from([2, 3, 8, 32]))
 def test_traffic_in_parts_is_traffic_as_a_whole(seed, n):
     rng = np.random.default_rng(seed)
     fabric, network = cases.random_fabric(rng), random_network(rng)

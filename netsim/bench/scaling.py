@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from netsim.network.partition import MARGIN
+from netsim.network.partition import STRETCH
 
 SHAPE = ("workload.model.layers=8", "workload.global_batch=64")
 RUNS = {
@@ -51,7 +51,7 @@ def project(one: dict[str, Any], many: dict[str, Any], ranks: int) -> float:
     played = alone["played_s"] / whole
     if team > 1 and shared["hand_over_s"] > 0:
         cut = played / team + alone["windows"] * (shared["hand_over_s"] + STEP_S * (math.log2(team) - 1))
-        played = cut if cut < MARGIN * played else played
+        played = min(played, STRETCH * cut)
     meetings = shared["exchanges"] * STEP_S * math.log2(max(ranks, 1))
     return float(one["wall_s"] - alone["played_s"] + played + meetings)
 
