@@ -29,13 +29,14 @@ MODELS = sorted(path.stem for path in (ROOT / "workload/models").glob("*.yaml"))
 
 
 def kernels_of(file, settings):
+    from compute.api import load_device
     from netsim.config import load
     from netsim.config.workload import Training
     from workload.api import kernels
 
     run = load(str(ROOT / file), settings)
     gpus = run.topology.nodes * run.topology.gpus_per_node
-    return kernels(run.workload, gpus, run.topology.gpus_per_node) if isinstance(run.workload, Training) else []
+    return kernels(run.workload, gpus, run.topology.gpus_per_node, load_device(run.compute)) if isinstance(run.workload, Training) else []
 
 
 def of(model, cp=1):
@@ -52,6 +53,17 @@ def test_every_kind_of_every_ready_model_and_run_has_an_operation():
     kinds = {kernel.kind for kernel in found}
     assert len(found) > 1000 and kinds <= KINDS.keys() and KINDS.keys() - kinds <= {"bias", "copy"}
     assert set(COMPILED) < KINDS.keys()
+
+
+def test_kernels_are_those_of_the_gpu_that_runs_them():
+    """Eight-bit inputs that were gathered are transposed before Blackwell, with one launch queue or more."""
+    found = {}
+    for card in ("h100", "gb200"):
+        for queues in (1, 8):
+            settings = ["workload.precision.gemm=fp8", f"workload.kernels.connections={queues}", f"compute.device={{use: {card}}}"]
+            found[card, queues] = set(kernels_of("runs/h100_16.yaml", settings))
+    assert found["h100", 1] == found["h100", 8] and found["gb200", 1] == found["gb200", 8] < found["h100", 1]
+    assert {(k.kind, k.direction, k.dtype) for k in found["h100", 1] - found["gb200", 1]} == {("cast", "bwd", "fp8")}
 
 
 def test_a_kind_that_nobody_knows_is_left_out():

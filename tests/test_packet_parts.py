@@ -93,40 +93,43 @@ def play_whole_at_first(topology, routes, network, traffic, failure, comm, owner
     return engine.flow_ends(), engine.counters(), planes.part.crossed
 
 
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**32), n=st.sampled_from([2, 3, 8]))
-def test_planes_that_are_cut_on_the_way_give_what_they_give_as_a_whole(seed, n):
-    rng = np.random.default_rng(seed)
+def random_case(rng, n):
+    """(topology, routes, network, traffic, failure), and the owner of every vertex among n ranks."""
     fabric, network = cases.random_fabric(rng), random_network(rng)
     topology = topologies.build(fabric)
     routes = topologies.routes(topology, fabric, 1)
     traffic = cases.random_traffic(rng, fabric.nodes, int(rng.integers(3, 25)))
-    failure, owner, looks = random_failure(rng, topology), dealt_at_random(rng, topology, n), int(rng.integers(0, 12))
-    ends, counters, _ = play(topology, routes, network, traffic, failure, Comm(), np.minimum(owner, 0))
-    parts = together(n, lambda comm: play_whole_at_first(topology, routes, network, traffic, failure, comm, owner, looks))
+    return (topology, routes, network, traffic, random_failure(rng, topology)), dealt_at_random(rng, topology, n)
+
+
+def same_as_a_whole(case, owner, parts):
+    """Whether the ranks together found what one alone finds, whose counters are returned."""
+    ends, counters, _ = play(*case, Comm(), np.minimum(owner, 0))
     assert np.maximum.reduce([of for of, _, _ in parts]).tolist() == ends.tolist()
     found = merged([of for _, of, _ in parts])
     for name, values in counters.items():
         assert found[name].tolist() == values.tolist(), name
+    return counters
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), n=st.sampled_from([2, 3, 8]))
+def test_planes_that_are_cut_on_the_way_give_what_they_give_as_a_whole(seed, n):
+    rng = np.random.default_rng(seed)
+    case, owner = random_case(rng, n)
+    looks = int(rng.integers(0, 12))
+    parts = together(n, lambda comm: play_whole_at_first(*case, comm, owner, looks))
+    same_as_a_whole(case, owner, parts)
     target(float(np.sum([of for *_, of in parts])))
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.sampled_from([2, 3, 8, 32]))
 def test_traffic_in_parts_is_traffic_as_a_whole(seed, n):
-    rng = np.random.default_rng(seed)
-    fabric, network = cases.random_fabric(rng), random_network(rng)
-    topology = topologies.build(fabric)
-    routes = topologies.routes(topology, fabric, 1)
-    traffic = cases.random_traffic(rng, fabric.nodes, int(rng.integers(3, 25)))
-    failure, owner = random_failure(rng, topology), dealt_at_random(rng, topology, n)
-    ends, counters, _ = play(topology, routes, network, traffic, failure, Comm(), np.minimum(owner, 0))
-    parts = together(n, lambda comm: play(topology, routes, network, traffic, failure, comm, owner))
-    assert np.maximum.reduce([of for of, _, _ in parts]).tolist() == ends.tolist()
-    found = merged([of for _, of, _ in parts])
-    for name, values in counters.items():
-        assert found[name].tolist() == values.tolist(), name
-    between = bytes_between(topology, owner, counters, n)
+    case, owner = random_case(np.random.default_rng(seed), n)
+    parts = together(n, lambda comm: play(*case, comm, owner))
+    counters = same_as_a_whole(case, owner, parts)
+    between = bytes_between(case[0], owner, counters, n)
     assert [of.tolist() for *_, of in parts] == between
     target(float(np.sum(between)))
 

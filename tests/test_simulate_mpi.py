@@ -79,8 +79,8 @@ def test_killed_rank_ends_the_job_and_leaves_a_spool_to_read(tmp_path):
     simulate(TRAINING, 1, tmp_path / "warm")
     settings = [w for s in (*TRAINING[1:], "simulate.iterations=100000", "telemetry.interval=1 ms") for w in ("--set", s)]
     process = start(2, ["-m", "netsim", "run", str(ROOT / TRAINING[0]), "--quiet", "--out", str(tmp_path / "out"), *settings], ROOT, {})
-    samples, deadline = tmp_path / "out" / "spool" / "samples-bytes-1.bin", time.monotonic() + 90
-    while not (samples.exists() and samples.stat().st_size):
+    spool, deadline = tmp_path / "out" / "spool", time.monotonic() + 90
+    while not all((spool / name).exists() and (spool / name).stat().st_size for name in ("frame.json", "samples-bytes-1.bin")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)

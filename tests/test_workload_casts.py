@@ -13,14 +13,14 @@ from workload.shape import Shape
 from workload.tape import CALL, KIND, STREAM, Tables, Tape
 
 
-def shape(launch: str = "free", **changes: object) -> Shape:
+def shape(arch: str = "", **changes: object) -> Shape:
     section = training({"kind": "training", "model": TINY, "sequence": 512, "global_batch": 8}, **changes)
-    return Shape(section, layout_of(section, 8), launch)  # type: ignore[arg-type]
+    return Shape(section, layout_of(section, 8), arch)
 
 
-def kernels(section: Training, n_gpus: int = 64, launch: str = "free") -> list[Kernel]:
+def kernels(section: Training, n_gpus: int = 64, arch: str = "") -> list[Kernel]:
     """All kernels of both passes of a layer, in order."""
-    s = Shape(section, layout_of(section, n_gpus), launch)  # type: ignore[arg-type]
+    s = Shape(section, layout_of(section, n_gpus), arch)
     found: list[Kernel] = []
     for kind, record in (("forward", layer.forward), ("backward", layer.backward)):
         tables = Tables()
@@ -64,8 +64,11 @@ def test_a_layer_in_nvfp4_casts_both_normed_inputs_too() -> None:
 
 
 def test_inputs_are_transposed_before_blackwell_only() -> None:
-    assert transposed(shape("in order"), 1000, "fp8")[0].nbytes == 2000
-    assert not transposed(shape("free"), 1000, "fp8") and not transposed(shape("late"), 1000, "bf16")
+    """Whatever the number of launch queues."""
+    for connections in (1, 8):
+        queues = {"kernels": {"connections": connections}}
+        assert transposed(shape("hopper", **queues), 1000, "fp8")[0].nbytes == 2000
+        assert not transposed(shape("blackwell", **queues), 1000, "fp8") and not transposed(shape("hopper", **queues), 1000, "bf16")
 
 
 def test_rotary_embedding_apart_moves_six_times_as_much() -> None:

@@ -17,7 +17,6 @@ from netsim.kernels.structs import CATEGORIES, COMM, Array, Groups, Programs
 from workload.assemble import assemble, durations, streams_of
 from workload.check import problems
 from workload.flops import flops_per_step
-from workload.launch import launch_of
 from workload.layout import dimensions, groups_of, layout_of, stage_of
 from workload.memory import Memory, memory_of
 from workload.programs import play_all
@@ -84,7 +83,7 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, m
     lines = [f"workload.{path}: {sentence}" for path, sentence in problems(training, n_gpus, gpus_per_node)]
     if lines:
         raise InputError(lines)
-    s = Shape(training, layout_of(training, n_gpus, gpus_per_node), launch_of(training, device.card.arch))
+    s = Shape(training, layout_of(training, n_gpus, gpus_per_node), device.card.arch)
     tables = Tables()
     stages, programs = play_all(s, tables)
     segments = _segments(tables, device, n_gpus)
@@ -112,10 +111,10 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, m
     )
 
 
-def kernels(training: Training, n_gpus: int, gpus_per_node: int = 8) -> list[Kernel]:
-    """Return the distinct kernels that a run needs."""
+def kernels(training: Training, n_gpus: int, gpus_per_node: int, device: Device) -> list[Kernel]:
+    """Return the distinct kernels that a run needs on these GPUs."""
     tables = Tables()
-    play_all(Shape(training, layout_of(training, n_gpus, gpus_per_node)), tables)
+    play_all(Shape(training, layout_of(training, n_gpus, gpus_per_node), device.card.arch), tables)
     return list(tables.kernels)
 
 

@@ -8,6 +8,7 @@ from functools import cache
 
 from compute.api import Kernel
 from netsim.config.model import Model
+from workload.launch import EARLIER
 from workload.shape import ELEMENT, Shape
 
 CASTS = {
@@ -87,7 +88,7 @@ def transposed(s: Shape, elements: int, dtype: str) -> tuple[Kernel, ...]:
     Tensor cores before Blackwell take both operands along the summed dimension. Source: TransformerEngine
     `module/layernorm_linear.py`, `is_non_tn_fp8_gemm_supported`.
     """
-    return (moved("cast", 2 * elements, "bwd")._replace(dtype=dtype),) if dtype == "fp8" and s.launch != "free" else ()
+    return (moved("cast", 2 * elements, "bwd")._replace(dtype=dtype),) if dtype == "fp8" and s.arch in EARLIER else ()
 
 
 def norm(s: Shape, width: int, tokens: int, direction: str = "fwd") -> Kernel:

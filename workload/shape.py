@@ -10,7 +10,7 @@ from functools import cached_property
 from compute.kernels import DTYPE_BYTES
 from netsim.config.model import Model
 from netsim.config.workload import Training
-from workload.launch import Launch
+from workload.launch import Launch, launch_of
 from workload.layout import Layout
 
 ELEMENT = 2
@@ -19,11 +19,16 @@ ELEMENT = 2
 
 @dataclass(frozen=True)
 class Shape:
-    """Derived sizes; `training` and `lay` are there for the rest, `launch` says how streams share the GPU."""
+    """Derived sizes; `training` and `lay` are there for the rest, `arch` is the architecture of the GPU."""
 
     training: Training
     lay: Layout
-    launch: Launch = "free"
+    arch: str = ""
+
+    @cached_property
+    def launch(self) -> Launch:
+        """How streams share the GPU."""
+        return launch_of(self.training, self.arch)
 
     @cached_property
     def model(self) -> Model:

@@ -179,5 +179,6 @@ def _kernels(args: argparse.Namespace) -> "tuple[Training, dict[Kernel, float]]"
     with places(run):
         if lines := [f"workload.{path}: {sentence}" for path, sentence in problems(run.workload, nodes * per_node, per_node)]:
             raise InputError(lines)
-        found = kernels(run.workload, nodes * per_node, per_node)
-        return run.workload, dict(zip(found, (times(load_device(run.compute), found).t_ps / 1e6).tolist(), strict=True))
+        device = load_device(run.compute)
+        found = kernels(run.workload, nodes * per_node, per_node, device)
+        return run.workload, dict(zip(found, (times(device, found).t_ps / 1e6).tolist(), strict=True))

@@ -5,10 +5,24 @@ import numpy as np
 from netsim.kernels.structs import LINK_TIERS, Array
 from netsim.simulate.model import Model
 from netsim.telemetry.clock import Clock
-from netsim.telemetry.series import Loads, Log
+from netsim.telemetry.series import Loads, Log, no_log
 
 
-class Carried:
+class Unbooked:
+    """Takes the same notes as `Carried` and keeps none: for ranks that write no file."""
+
+    def start(self, groups: Array, places: Array, tags: Array, t_ps: Array) -> None:
+        """Calls start."""
+
+    def end(self, groups: Array, t_ps: Array) -> None:
+        """Calls have ended."""
+
+    def log(self) -> Log:
+        """No transfers."""
+        return no_log()
+
+
+class Carried(Unbooked):
     """Books calls when they start and when they end; `log` takes what has ended since the last time.
 
     Within a call bytes count as moving at an even pace. Bundles are numbered behind those of the fluid network.

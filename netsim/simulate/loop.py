@@ -10,8 +10,8 @@ from netsim.kernels.executor import Exec
 from netsim.kernels.flow import Flow
 from netsim.kernels.structs import Array
 from netsim.network.api import PS_NEVER, Played
-from netsim.simulate.carried import Carried
-from netsim.telemetry.series import Log
+from netsim.simulate.carried import Unbooked
+from netsim.telemetry.series import Log, no_log
 
 NONE = np.zeros(0, np.int64)
 REPORT_S = 0.5
@@ -68,8 +68,8 @@ def run_engine(
     stop: Callable[[], bool],
     sample: Callable[[int], int],
     share: Callable[[], float],
-    keep: Callable[[Log], None] = ignored,
-    carried: Carried | None = None,
+    keep: Callable[[Log], None],
+    carried: Unbooked,
 ) -> tuple[Log, bool]:
     """Run to the end with an engine of its own for calls that leave the node; calls inside a node move on `scale_up`.
 
@@ -78,43 +78,47 @@ def run_engine(
     called whenever that time is reached and returns the next one. `carried` is told of calls when they
     start and end. `share()` says how much of the work is done, for reports of progress.
     """
-    parts: list[Log] = []
+    whole = Transfers()
+
+    def book(part: Log) -> None:
+        whole.add(part)
+        keep(part)
+
     done, times = NONE, NONE
     next_sample, shown = sample(0), 0.0
+    complete = False
     while True:
         horizon = min(engine.next_time(), next_sample)
         reached = executor.run(gpus, scale_up, min(horizon, int(flow.NEVER) - 1), done, times)
         done, times = NONE, NONE
         if scale_up.scalar[flow.LOG]:
-            parts.append(drain(scale_up))
-            keep(parts[-1])
+            book(drain(scale_up))
         n = int(gpus.scalar[executor.N_STARTS])
         if n:
             order = np.lexsort((gpus.start_group[:n], gpus.start_t[:n]))
             places = gpus.start_call[:n][order]
             engine.start(gpus.start_group[:n][order].astype(np.int64), handles[places], gpus.start_t[:n][order].copy())
-            if carried is not None:
-                carried.start(gpus.start_group[:n][order], places, gpus.start_tag[:n][order], gpus.start_t[:n][order])
+            carried.start(gpus.start_group[:n][order], places, gpus.start_tag[:n][order], gpus.start_t[:n][order])
             gpus.scalar[executor.N_STARTS] = 0
         elif engine.next_time() == PS_NEVER and _idle(gpus, scale_up):
+            complete = True
             break
         if reached > 0:
             done, times = engine.advance(reached)
-            if carried is not None:
-                carried.end(done, times)
+            carried.end(done, times)
         if reached >= next_sample:
             next_sample = sample(next_sample)
-            if carried is not None:
-                parts.append(carried.log())
-                keep(parts[-1])
+            book(carried.log())
         if time.monotonic() - shown > REPORT_S:
             shown = time.monotonic()
             report(share(), int(gpus.scalar[executor.NOW]))
         if stop():
-            return joined(parts + ([] if carried is None else [carried.log()])), False
-    _ended(gpus)
-    report(1.0, int(gpus.end.max()))
-    return joined(parts + ([] if carried is None else [carried.log()])), True
+            break
+    whole.add(carried.log())
+    if complete:
+        _ended(gpus)
+        report(1.0, int(gpus.end.max()))
+    return whole.log(), complete
 
 
 def _ended(gpus: Exec) -> None:
@@ -168,7 +172,7 @@ class Transfers:
     """A log that grows where it is: large arrays are lengthened by the operating system, without a copy that memory would have to hold."""
 
     def __init__(self) -> None:
-        self._columns = Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32))
+        self._columns = no_log()
         self._size = 0
 
     def add(self, part: Log) -> None:

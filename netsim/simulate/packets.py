@@ -12,7 +12,7 @@ from netsim.kernels.flow import Flow
 from netsim.kernels.structs import COMM, LINK_TIERS, NIC, Array, Plan
 from netsim.network.packet.engine import PacketEngine
 from netsim.network.planes import PlaneEngine
-from netsim.simulate.carried import Carried
+from netsim.simulate.carried import Carried, Unbooked
 from netsim.simulate.loop import ignored, run_engine
 from netsim.simulate.model import Model
 from netsim.simulate.sampler import Sampler
@@ -76,7 +76,7 @@ def play(
 
     names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
     sampler = Sampler(engine, packets, run.telemetry.interval, names, spool)
-    keep, carried = (spool.log, Carried(model, spool.clock)) if world.rank == 0 else (ignored, None)
+    keep, carried = (spool.log, Carried(model, spool.clock)) if world.rank == 0 else (ignored, Unbooked())
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, keep, carried)
     sampler.take(engine.now_ps // run.telemetry.interval)
     most = engine.n_sets * max(1, model.topology.n_nics // engine.n_sets // run.simulate.nics_per_rank)

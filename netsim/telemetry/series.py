@@ -30,6 +30,11 @@ class Log(NamedTuple):
     tag: Array  # int32[N] what call it belonged to
 
 
+def no_log() -> Log:
+    """A log without transfers."""
+    return Log(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32))
+
+
 class Loads(NamedTuple):
     """Which links a bundle loads, and how often its bytes cross them: the CSR of the fluid network over simulated links."""
 

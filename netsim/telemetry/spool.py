@@ -65,8 +65,9 @@ class Spool:
         columns |= {f"keys:{name}": array for name, array in frame.keys.items()}
         columns |= {name: np.asarray(getattr(frame, name)) for name in _ARRAYS}
         head = {name: getattr(frame, name) for name in _NUMBERS}
+        text = json.dumps(head | {"filetype": FILETYPE, "version": VERSION})
         self._guard(lambda: np.savez(self.folder / "frame.npz", allow_pickle=False, **columns))
-        self._guard(lambda: (self.folder / "frame.json").write_text(json.dumps(head | {"filetype": FILETYPE, "version": VERSION})))
+        self._guard(lambda: _whole(self.folder / "frame.json", text))
 
     def mapped(self, name: str, array: Array) -> Array:
         """A copy of an array that lives in a file of the spool."""
@@ -126,6 +127,13 @@ class Spool:
     def remove(self) -> None:
         """The result file is written: the spool goes."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _whole(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all: a spool can be read from then on."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text)
+    os.replace(part, path)
 
 
 def _add(path: Path, arrays: Sequence[Array]) -> None:
