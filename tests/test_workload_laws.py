@@ -25,6 +25,12 @@ LAYOUTS = {
     "plain": ({}, 2),
     "tp": ({"parallel": {"tp": 4, "pp": 2}}, 16),
     "tp without sp": ({"parallel": {"tp": 4, "sequence_parallel": False}}, 8),
+    "tp, sums behind": ({"parallel": {"tp": 4, "sequence_parallel": False, "async_allreduce": False}}, 8),
+    "gradients added apart": (
+        {"model": {**MOE, **MLA}, "parallel": {"ep": 2, "tp": 2, "etp": 1}, "experts": {"dispatcher": "alltoall"},
+         "kernels": {"gradient_accumulation_fusion": False}},
+        4,
+    ),
     "tp overlap": ({"parallel": {"tp": 4, "tp_comm_overlap": True}}, 4),
     "cp ring": ({"parallel": {"cp": 4, "pp": 2}}, 8),
     "cp gather": ({"parallel": {"cp": 2, "cp_comm_type": "all_gather"}}, 4),

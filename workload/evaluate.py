@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from netsim.config.workload import Experts, Kernels, Parallel, Training
 from workload.cards import load_model
-from workload.memory import Memory, dummy_bytes, memory_of
+from workload.memory import Memory, gradient_bytes, memory_of
 from workload.programs import play_all
 from workload.shape import Shape
 from workload.tape import Tables
@@ -92,7 +92,7 @@ def _predicted(row: dict[str, str], cached: bool) -> Row:
     names = [name for name, _ in tables.segments]
     memory = [memory_of(s, stage, program, names) for stage, program in zip(stages, programs, strict=True)]
     at = max(range(len(memory)), key=lambda i: memory[i].peak)
-    peak, dummies = memory[at], dummy_bytes(s, stages[at])
+    peak, dummies = memory[at], sum(gradient_bytes(s, stages[at]))
     layout = " ".join(f"{k}{row[k]}" for k in ("tp", "pp", "cp", "ep", "dp") if row[k] not in ("", "1"))
     name = f"{row['model']} {layout or 'dp1'} s{row['seq_len']} m{s.lay.microbatches}"
     gpu = row["gpu"].split(" ")[0]

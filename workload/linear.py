@@ -1,7 +1,8 @@
 """Linear layers cut over the tensor-parallel group, with the communication that this takes.
 
 Column-parallel: every GPU has some outputs and needs all inputs. Row-parallel: every GPU has some inputs and a share of the sum. With
-sequence parallelism inputs are gathered and sums scattered over the sequence; without it sums are all-reduced.
+sequence parallelism inputs are gathered and sums scattered over the sequence; without it sums are all-reduced, in backward beside wgrad
+or, without `async_allreduce`, behind it.
 
 | | column | row |
 |---|---|---|
@@ -16,7 +17,7 @@ TransformerEngine `module/base.py` (quantised gathers, default userbuffer method
 """
 
 from compute.api import INNER, MODULE
-from workload.ops import bias_grad, casts, casts_normed, gemm, transposed
+from workload.ops import bias_grad, casts, casts_normed, gemm, transposed, wgrad
 from workload.shape import Shape
 from workload.tape import Tape
 
@@ -105,14 +106,15 @@ def row_backward(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str = "
     if _ring(s, name):
         tape.compute(*bias)
         _gathered(tape, s, name, s.tokens, n, k, dtype, "dgrad")
-        tape.compute(gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=temp, label=name)
+        tape.compute(*wgrad(s, gemm(s.tokens, n, k, dtype, "wgrad")), free=free, temp=temp, label=name)
     else:
         if s.sp:
             tape.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_grad")
         tape.compute(
             *bias,
             *casts(s, s.tokens * n, dtype),
-            *(gemm(s.tokens, n, k, dtype, d) for d in ("dgrad", "wgrad")),
+            gemm(s.tokens, n, k, dtype, "dgrad"),
+            *wgrad(s, gemm(s.tokens, n, k, dtype, "wgrad")),
             free=free,
             temp=temp,
             label=name,
@@ -131,12 +133,19 @@ def column_backward(
         reduce_output(tape, s, f"{name}_input_grad")
         _deferred(tape, s, name, n, k, dtype, free, (*bias, *transposed(s, s.tokens * k, dtype)), gather=s.sp)
         return
+    weights = (*transposed(s, s.tokens * k, dtype), *wgrad(s, gemm(s.tokens, n, k, dtype, "wgrad")))
+    if not (s.sp or s.training.parallel.async_allreduce):
+        tape.compute(*bias, *casts(s, s.tokens * n, dtype), gemm(s.tokens, n, k, dtype, "dgrad"), temp=temp, label=name)
+        tape.compute(*weights, free=free, temp=wgrad_temp, label=name)
+        tape.mark(name)
+        reduce_output(tape, s, f"{name}_input_grad")
+        return
     saved = tape.start("tp", "tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_input") if s.sp else ()
     if _ring(s, name) and s.training.parallel.tp_comm_overlap_rs_dgrad:
         tape.compute(*bias, *casts(s, s.tokens * n, dtype), temp=temp + s.full_bytes)
         _scattered(tape, s, name, s.tokens, n, k, dtype, "dgrad", "_input_grad")
         tape.wait(saved)
-        tape.compute(*transposed(s, s.tokens * k, dtype), gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
+        tape.compute(*weights, free=free, temp=wgrad_temp, label=name)
         tape.mark(name)
         return
     tape.compute(
@@ -145,7 +154,7 @@ def column_backward(
     op = "reduce_scatter" if s.sp else "all_reduce"
     summed = tape.start("tp", "tp", op, s.tp_bytes if s.sp else s.full_bytes, f"tp.{op}.{name}_input_grad")
     tape.wait(saved)
-    tape.compute(*transposed(s, s.tokens * k, dtype), gemm(s.tokens, n, k, dtype, "wgrad"), free=free, temp=wgrad_temp, label=name)
+    tape.compute(*weights, free=free, temp=wgrad_temp, label=name)
     tape.mark(name)
     tape.wait(summed)
 
@@ -156,5 +165,5 @@ def _deferred(tape: Tape, s: Shape, name: str, n: int, k: int, dtype: str, free:
     assert later is not None
     if gather:
         later.comm("tp", "all_gather", s.gathered_bytes(dtype), f"tp.all_gather.{name}_input")
-    later.compute(*first, gemm(s.tokens, n, k, dtype, "wgrad"), free=free, label=name)
+    later.compute(*first, *wgrad(s, gemm(s.tokens, n, k, dtype, "wgrad")), free=free, label=name)
     later.mark(name)

@@ -14,7 +14,7 @@ from workload.blocks.layer import weight_shapes
 from workload.fsdp import working_set
 from workload.gradients import BYTES
 from workload.programs import Stage
-from workload.shape import Shape
+from workload.shape import ELEMENT, Shape
 from workload.step import shard_of, stage_params
 from workload.tape import CALL, CAT, KEPT, KIND, LAYER, TEMP
 from workload.timeline import Program
@@ -86,11 +86,13 @@ def _units(stage: Stage) -> list[int]:
 
 
 def cache(s: Shape, stage: Stage) -> int:
-    """Bytes of TransformerEngine's dummy weight gradients, where they are kept."""
-    return dummy_bytes(s, stage) if s.training.kernels.wgrad_cache else 0
+    """Bytes of TransformerEngine's dummy weight gradients, where they are kept; of the largest weight gradient where it is real."""
+    if not s.training.kernels.gradient_accumulation_fusion:
+        return max(gradient_bytes(s, stage), default=0)
+    return sum(gradient_bytes(s, stage)) if s.training.kernels.wgrad_cache else 0
 
 
-def dummy_bytes(s: Shape, stage: Stage) -> int:
+def gradient_bytes(s: Shape, stage: Stage) -> list[int]:
     """Bytes of one weight gradient in 16 bits per distinct weight shape."""
     shapes = {shape for chunk in stage.held for shape in weight_shapes(s, chunk)}
-    return sum(2 * rows * columns for rows, columns in shapes)
+    return [ELEMENT * rows * columns for rows, columns in shapes]

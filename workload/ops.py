@@ -7,6 +7,7 @@ GEMMs are M tokens x N out x K in; dgrad is (M, K, N), wgrad (N, K, M) and adds 
 from functools import cache
 
 from compute.api import Kernel
+from compute.kernels import DTYPE_BYTES
 from netsim.config.model import Model
 from workload.launch import EARLIER
 from workload.shape import ELEMENT, Shape
@@ -49,6 +50,15 @@ def gemm(m: int, n: int, k: int, dtype: str, direction: str = "fwd") -> Kernel:
     elif direction == "wgrad":
         m, n, k = n, k, m
     return Kernel("gemm", direction, dtype, m, n, k, accumulate=direction == "wgrad")
+
+
+def wgrad(s: Shape, *gemms: Kernel) -> tuple[Kernel, ...]:
+    """Weight gradients, added to those of earlier microbatches by their GEMMs, or else by a kernel behind each."""
+    if s.training.kernels.gradient_accumulation_fusion:
+        return gemms
+    size = ELEMENT + 2 * DTYPE_BYTES[s.training.data_parallel.grad_dtype]
+    pairs = ((one._replace(accumulate=False), moved("memory", round(size * one.m * one.n * one.groups), "bwd")) for one in gemms)
+    return tuple(kernel for pair in pairs for kernel in pair)
 
 
 @cache

@@ -24,6 +24,8 @@ class Parallel:
     dp: data parallelism; leave out to take what the GPUs give. vpp: model chunks per pipeline stage (interleaving).
     order: rank order, fastest dimension first.
     sequence_parallel: norms and dropout work on shards of the sequence (with tp > 1).
+    async_allreduce: without sequence_parallel, the gradient of a column-parallel layer's input is reduced beside its weight gradient
+    (Megatron-LM since the end of 2021; not in the forks that DeepSpeed made before); with sequence_parallel it always is.
     tp_comm_overlap: userbuffer overlap of tensor-parallel communication with its GEMM; the flags after it as in Megatron.
     cp_comm_type: how context parallelism exchanges keys and values; hierarchical_sizes: (a2a, p2p) sizes for a2a+p2p.
     """
@@ -39,6 +41,7 @@ class Parallel:
     etp: Annotated[Count | None, named("etp", "expert_tensor_parallel_size")] = None
     order: str = "tp-cp-ep-dp-pp"
     sequence_parallel: bool = True
+    async_allreduce: Annotated[bool, named("async_allreduce", "async_tensor_model_parallel_allreduce")] = True
     tp_comm_overlap: bool = False
     tp_comm_overlap_rs_dgrad: bool = False
     tp_comm_overlap_disable_qkv: bool = False
@@ -219,6 +222,8 @@ class Kernels:
     with tp or cp on GPUs before Blackwell (more with full sharding and experts.overlap), else CUDA's 8.
     fused_experts: activation, casts and GEMMs of experts are one kernel (TransformerEngine's grouped MLP in CuTe DSL).
     rope: rotary embedding as one kernel (fused) or as PyTorch's separate ones; one kernel cannot do yarn, but with latent attention.
+    gradient_accumulation_fusion: weight-gradient GEMMs add to the gradients of earlier microbatches; else a kernel behind each does, as in
+    frameworks without it (Megatron-LM until 2022, Megatron-DeepSpeed).
     graphs: what the host launches as CUDA graphs: nothing, the router of every layer (router), attention and router (layers), or the whole
     iteration, whose launch takes no time.
     """
@@ -232,6 +237,7 @@ class Kernels:
     connections: Annotated[Count | None, named("connections", "CUDA_DEVICE_MAX_CONNECTIONS", "cuda_device_max_connections")] = None
     fused_experts: bool = False
     rope: Literal["fused", "unfused"] = "fused"
+    gradient_accumulation_fusion: bool = True
     graphs: Annotated[Literal["none", "router", "layers", "iteration"], named("graphs", "cuda_graph_impl")] = "none"
 
 

@@ -113,23 +113,37 @@ def _recompute(row: Row, assumed: list[str]) -> Section:
 
 
 def megatron_2021(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
-    """Megatron-LM of the papers of 2021 and 2022: attention as separate kernels, replicated optimizer, nothing overlapped."""
+    """Megatron-LM of the papers of 2021 and 2022: attention as separate kernels, replicated optimizer, no gradient reduction overlapped.
+
+    That of April 2021 did not reduce gradients of activations beside those of weights: BLOOM's fork of it, made later that year, does not
+    (bigscience-workshop/Megatron-DeepSpeed `megatron/mpu/layers.py`); that of May 2022 does (NVIDIA/Megatron-LM, the same file). Neither
+    adds gradients up inside GEMMs, and gradients have 32 bits with bf16 only (`megatron/arguments.py`).
+    """
     model.setdefault("dropout", 0.1)
-    assumed.append("unfused attention, dropout 0.1, nothing overlapped, gradients all-reduced")
+    beside = "(SC21)" not in row["framework"]
+    overlap, bits = "only tensor-parallel gradients" if beside else "nothing", 16 if precision == "fp16" else 32
+    assumed.append(f"unfused attention, dropout 0.1, {overlap} overlapped, gradients all-reduced in {bits} bits")
     return {
         "precision": {"gemm": precision, "activations": "fp16" if precision == "fp16" else "bf16"},
-        "data_parallel": {"sharding": "none"}, "kernels": {"attention": "unfused", "cross_entropy": "unfused"},
-        "parallel": {"sequence_parallel": "sequence-parallel" in row["recompute"]}, "pipeline": _stages(model, size, assumed),
+        "data_parallel": {"sharding": "none", "grad_dtype": "bf16" if precision == "fp16" else "fp32"},
+        "kernels": {"attention": "unfused", "cross_entropy": "unfused", "gradient_accumulation_fusion": False},
+        "parallel": {"sequence_parallel": "sequence-parallel" in row["recompute"], "async_allreduce": beside},
+        "pipeline": _stages(model, size, assumed),
     } | _recompute(row, assumed)  # fmt: skip
 
 
 def deepspeed(row: Row, size: dict[str, int], model: Section, precision: str, assumed: list[str]) -> Section:
-    """Megatron-DeepSpeed of BLOOM: activation checkpointing of every layer, ZeRO-1, unfused attention."""
+    """Megatron-DeepSpeed of BLOOM: activation checkpointing of every layer, ZeRO-1, unfused attention, nothing overlapped.
+
+    A column-parallel layer reduces the gradient of its input when its backward is done, whose GEMMs do not add gradients up
+    (`megatron/mpu/layers.py`).
+    """
     assumed.append("every layer recomputed, unfused attention, ZeRO-1, nothing overlapped")
     return {
         "precision": {"gemm": precision},
         "data_parallel": {"sharding": "optimizer", "grad_dtype": "fp32" if row["precision"] == "bf16" else "bf16"},
-        "kernels": {"attention": "unfused", "cross_entropy": "unfused"}, "parallel": {"sequence_parallel": False},
+        "kernels": {"attention": "unfused", "cross_entropy": "unfused", "gradient_accumulation_fusion": False},
+        "parallel": {"sequence_parallel": False, "async_allreduce": False},
         "pipeline": _stages(model, size, assumed), "recompute": {"granularity": "full"},
     }  # fmt: skip
 

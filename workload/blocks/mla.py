@@ -8,7 +8,7 @@ projections, the rotary part of the key separately. Source: DeepSeek-V2, arXiv 2
 from workload.blocks import core
 from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.linear import row, row_backward
-from workload.ops import ELEMENT, casts, gemm, moved, norm, residual, rope
+from workload.ops import ELEMENT, casts, gemm, moved, norm, residual, rope, wgrad
 from workload.params import Param, of_linear, of_norm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -114,11 +114,11 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
         tape.compute(keep=core.inputs(s))
     core.backward(tape, s, layer, temp=s.shard_bytes + out)
     tape.compute(*_rope(s, "bwd"), *_up(s, "dgrad"), temp=s.shard_bytes + 2 * core.inputs(s), label="up")
-    tape.weights("up", *_up(s, "wgrad"))
+    tape.weights("up", *wgrad(s, *_up(s, "wgrad")))
     _gathers(tape, s, "reduce_scatter", "_grad")
     renorm(tape, s)
     tape.compute(*_latents(s, "bwd"), *_down(s, "dgrad"), temp=2 * s.shard_bytes, label="down")
-    tape.weights("down", *_down(s, "wgrad"), free=latents)
+    tape.weights("down", *wgrad(s, *_down(s, "wgrad")), free=latents)
     tape.compute(norm(s, m.hidden, s.shard, "bwd"), residual(s, "bwd"), free=normed, temp=2 * s.shard_bytes, label="attention norm")
 
 

@@ -14,7 +14,7 @@ from workload.blocks.again import norm_bytes, recomputed, renorm
 from workload.blocks.mlp import up
 from workload.found import found
 from workload.linear import column, column_backward, row, row_backward
-from workload.ops import ELEMENT, activation, bias_grad, casts, expert_bias, experts_gemm, gate, gemm, moved, norm, residual
+from workload.ops import ELEMENT, activation, bias_grad, casts, expert_bias, experts_gemm, gate, gemm, moved, norm, residual, wgrad
 from workload.params import Param, of_linear, of_norm
 from workload.shape import Shape
 from workload.tape import Tape
@@ -152,12 +152,13 @@ def experts_backward(tape: Tape, s: Shape, kept: _Saved) -> None:
         temp=kept.permuted + kept.active,
         label="experts",
     )
-    tape.weights("experts_fc2", experts_gemm(s, rows, *two, "wgrad"), free=active, temp=kept.permuted + kept.active)
+    tape.weights("experts_fc2", *wgrad(s, experts_gemm(s, rows, *two, "wgrad")), free=active, temp=kept.permuted + kept.active)
     tape.compute(*gate(s, rows, "bwd"), temp=kept.active + kept.inner)
     inside = () if s.training.kernels.fused_experts else _casts(s, rows * up(s) * s.expert_ffn)
     biases = (bias_grad(rows, up(s) * s.expert_ffn),) if m.bias and not s.training.kernels.fused_experts else ()
     tape.compute(*inside, *biases, experts_gemm(s, rows, *one, "dgrad"), temp=kept.inner + kept.permuted, label="experts")
-    tape.weights("experts_fc1", experts_gemm(s, rows, *one, "wgrad"), free=kept.permuted + kept.inner, temp=kept.inner + kept.permuted)
+    first = wgrad(s, experts_gemm(s, rows, *one, "wgrad"))
+    tape.weights("experts_fc1", *first, free=kept.permuted + kept.inner, temp=kept.inner + kept.permuted)
 
 
 def backward(tape: Tape, s: Shape, layer: int) -> None:
@@ -172,7 +173,7 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
     way.dispatch_backward(tape, s, kept.rows, (lambda: shared_up_backward(tape, s)) if beside else None)
     tokens = s.expert_shard
     tape.compute(moved("router", 12 * tokens * m.experts, "bwd"), gemm(tokens, m.experts, m.hidden, "bf16", "dgrad"), label="router")
-    tape.weights("router", gemm(tokens, m.experts, m.hidden, "bf16", "wgrad"), free=kept.router)
+    tape.weights("router", *wgrad(s, gemm(tokens, m.experts, m.hidden, "bf16", "wgrad")), free=kept.router)
     renorm(tape, s)
     if m.shared_ffn and not beside:
         shared_down_backward(tape, s)
