@@ -16,6 +16,7 @@ from workload.layout import layout_of, members
 from workload.programs import play_all
 from workload.shape import Shape
 from workload.stages import chunks
+from workload.step import stage_params
 from workload.tape import KEPT, Tables
 
 BASE = {"kind": "training", "model": {**TINY, "kv_heads": 4}, "sequence": 512, "global_batch": 16}
@@ -171,6 +172,24 @@ def test_embedding_and_loss_as_layers():
     pipeline = {"embedding_as_layer": True, "loss_as_layer": True}
     section = training({**BASE, "model": {**TINY, "layers": 6}}, parallel={"pp": 4}, pipeline=pipeline)
     assert [c.layers for c in chunks(section, 4)] == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize(("tied", "mtp"), [(True, 0), (True, 1), (False, 1), (False, 0)])
+@pytest.mark.parametrize("pipeline", [{}, {"schedule": "dualpipe"}])
+@pytest.mark.parametrize("sharding", ["none", "optimizer", "full"])
+def test_copies_of_the_embedding(monkeypatch, tied, mtp, pipeline, sharding):
+    """Multi-token prediction embeds on the last stage: one matrix there serves it and a tied output layer, and both ends sum its gradient."""
+    section = training({**BASE, "model": {**TINY, "tied": tied, "mtp_layers": mtp}}, parallel={"pp": 4}, pipeline=pipeline,
+                       data_parallel={"sharding": sharding, **({} if sharding == "full" else {"overlap_grad_reduce": True})})  # fmt: skip
+    work = build(monkeypatch, section, 8)
+    replay(work, lambda call: 1_000_000)
+    matrix = work.shape.vocab * section.model.hidden
+    held = [p for p in stage_params(work.shape, work.chunks[3]) if p.module in ("embedding", "head")]
+    together = bool(pipeline)
+    assert len(held) == (1 if tied else 2 if together or mtp else 1)
+    summed = [workload.tally(work, stage).get(("pp", "pp.all_reduce.embedding_grads"), (0, 0)) for stage in range(4)]
+    copies = not together and (tied or mtp)
+    assert summed == [(1, 4 * matrix) if copies and stage in (0, 3) else (0, 0) for stage in range(4)]
 
 
 def test_full_sharding_gathers_and_scatters_in_every_microbatch(monkeypatch):

@@ -40,8 +40,7 @@ def buffers_of(s: Shape, stage: int, held: list[Chunk], mirrored: bool = False) 
     out = []
     for index, chunk in enumerate(held):
         bucketed = (dp.overlap_grad_reduce and stage == 0 and index == 0 and not mirrored) or dp.stage in ("gradients", "full")
-        shared = any(c.embedding for c in held)
-        params = of_chunk(s, chunk, shared)
+        params = of_chunk(s, chunk, held)
         out.append(Buffers(chunk, params, buckets(s, params, bucketed)))
     return out
 

@@ -66,7 +66,7 @@ def static(s: Shape, stage: Stage) -> tuple[int, int, int]:
         numel = sum(p.numel for p in params if p.expert == expert)
         shard = shard_of(s, numel, expert)
         held = shard if dp.stage == "full" else numel
-        inside = sum(p.numel for p in params if p.expert == expert and p.layer >= 0)
+        inside = sum(p.numel for p in params if p.expert == expert and p.layer >= 0 and p.module != "embedding")
         weights += BYTES[dp.param_dtype] * held + copies * inside
         gradients += BYTES[dp.grad_dtype] * (shard if dp.stage in ("full", "gradients") else numel)
         optimizer += moments * shard

@@ -32,18 +32,26 @@ def of_linear(s: Shape, module: str, rows: int, columns: int, bias: bool = False
     return [Param(module, rows * columns)] + ([Param(module, rows, replicated=replicated_bias)] if bias else [])
 
 
-def of_chunk(s: Shape, chunk: Chunk, shared_head: bool) -> list[Param]:
-    """All parameters of a model chunk; `shared_head`: its output layer is the embedding matrix that it also holds."""
+def of_chunk(s: Shape, chunk: Chunk, held: list[Chunk]) -> list[Param]:
+    """All parameters of a model chunk of a stage that holds the chunks `held`.
+
+    A stage holds one matrix for all that use it. What embeds on another stage than the first (a tied output layer, multi-token prediction)
+    has a copy there, whose gradient is summed with that of the original. Source: Megatron-Core
+    `language_module.setup_embeddings_and_output_layer`.
+    """
     from workload.blocks import embedding, head, layer, mtp
 
+    first = any(c.embedding for c in held)
+    copied = s.lay.pp > 1 and (s.model.tied or s.model.mtp_layers > 0) and not (first and any(c.head for c in held))
     out: list[Param] = []
-    if chunk.embedding or (chunk.mtp and not chunk.embedding):
-        own = embedding.params(s, tied=s.model.tied and s.lay.pp > 1, positions=chunk.embedding)
-        out += [p._replace(layer=EMBEDDING) for p in own]
+    if chunk.embedding or (chunk.mtp and not first):
+        at = EMBEDDING if chunk.embedding else s.model.layers  # the first multi-token module
+        out += [p._replace(layer=at) for p in embedding.params(s, tied=copied, positions=chunk.embedding)]
     for index in range(chunk.first, chunk.first + chunk.layers):
         out += [p._replace(layer=index) for p in layer.params(s, index)]
     if chunk.head:
-        out += [p._replace(layer=HEAD) for p in head.params(s, own=not (s.model.tied and shared_head))]
+        own = not (s.model.tied and (first or any(c.mtp for c in held)))
+        out += [p._replace(layer=HEAD) for p in head.params(s, own, tied=s.model.tied and copied)]
     for index in range(s.model.layers, s.model.layers + chunk.mtp):
         out += [p._replace(layer=index) for p in mtp.params(s, index)]
     return out

@@ -17,8 +17,7 @@ from workload.timeline import Timeline
 
 def stage_params(s: Shape, held: list[Chunk]) -> list[Param]:
     """All parameters of one GPU of a stage, each once."""
-    shared = any(c.embedding for c in held)
-    return [p for chunk in held for p in of_chunk(s, chunk, shared)]
+    return [p for chunk in held for p in of_chunk(s, chunk, held)]
 
 
 def shard_of(s: Shape, numel: int, expert: bool) -> int:

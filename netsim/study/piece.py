@@ -66,7 +66,7 @@ def parameters(layout: Layout, training: Training, per_node: int) -> dict[str, t
     small = _small(training, 1, layout)
     s = Shape(small, layout_of(small, _world(layout), per_node))
     chunks = {"layer": Chunk(0, 1), "embedding": Chunk(0, 0, embedding=True), "head": Chunk(0, 0, head=True)}
-    found = {name: of_chunk(s, chunk, False) for name, chunk in chunks.items()}
+    found = {name: of_chunk(s, chunk, [chunk]) for name, chunk in chunks.items()}
     return {name: (sum(p.numel for p in ps if not p.expert), sum(p.numel for p in ps if p.expert)) for name, ps in found.items()}
 
 

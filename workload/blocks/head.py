@@ -17,9 +17,8 @@ from workload.tape import Tape
 LOGIT_BYTES = {"unfused": (38, 14), "fused": (26, 14), "te": (4, 4)}
 
 
-def params(s: Shape, own: bool) -> list[Param]:
-    """Parameters in order of registration; `own`: the output layer has a matrix of its own or its stage holds a copy of the embedding."""
-    tied = s.model.tied and s.lay.pp > 1
+def params(s: Shape, own: bool, tied: bool = False) -> list[Param]:
+    """Parameters in order of registration; `own`: no other matrix of the stage serves as output layer; `tied`: it is a copy."""
     return of_norm(s, "final_norm", s.model.hidden) + ([Param("head", s.vocab // s.lay.tp * s.model.hidden, tied=tied)] if own else [])
 
 
