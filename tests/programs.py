@@ -3,7 +3,7 @@
 import numpy as np
 
 from netsim.kernels import executor, flow
-from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, TIMERS, Groups, Programs
+from netsim.kernels.structs import CATEGORIES, COMM, COMPUTE, HOST, TIMERS, Groups, Programs
 from netsim.network.flow.fluid import Fluid
 from netsim.network.flow.state import state as network_state
 from netsim.simulate import gpus
@@ -16,6 +16,11 @@ TIMER_OF = {"forward": "forward-compute", "backward": "backward-compute", "dp": 
 def compute(us, category="forward", deps=()):
     """A kernel of so many microseconds."""
     return COMPUTE, us * US, -1, 0, category, deps
+
+
+def host(us):
+    """What the host does for so many microseconds."""
+    return HOST, us * US, -1, 0, "other", ()
 
 
 def comm(dim, call=0, category="tp", deps=()):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from netsim.kernels.structs import CATEGORIES, TIMERS
-from tests.programs import US, comm, compute, groups, play, programs
+from tests.programs import US, comm, compute, groups, host, play, programs
 
 TP, PP, DP = (CATEGORIES.index(c) for c in ("tp", "pp", "dp"))
 
@@ -54,6 +54,20 @@ def test_sms_are_held_while_waiting_for_peers():
     x = play(p, groups(2, [[0, 1]]), [0, 0], [1], sms=50, slow=[1.0, 6.0])
     kernel_of_gpu_0 = x.record_end[1] / US
     assert kernel_of_gpu_0 == 10
+
+
+def test_a_kernel_that_the_host_launches_late_is_not_shortened_by_calls_before_it():
+    # the call holds half of the SMs from 0 to 4; the host launches the kernel of 1 us at 10
+    p = programs([[compute(1, deps=[(2, 0)])], [comm(0, category="dp")], [host(10)]])
+    x = play(p, groups(2, [[0, 1]]), [0, 0], [4], sms=50)
+    assert (x.record_begin[0] / US, x.record_end[0] / US, ends(x)) == (10, 11, [11, 11])
+
+
+def test_a_kernel_that_is_over_is_not_lengthened_by_calls_after_it():
+    # at half speed from 0 to 2, beside a first call; when that ends, a second one takes SMs at 20, for which the host is ready then
+    p = programs([[compute(6)], [comm(0, category="dp", deps=[(2, 0), (3, 0)])], [host(20)], [comm(1, category="dp")]])
+    x = play(p, groups(2, [[0, 1]], [[0, 1]]), [0, 0], [2], sms=50)
+    assert (x.record_end[0] / US, ends(x)) == (7, [22, 22])
 
 
 def test_pipeline_wait_is_bubble_until_both_are_ready():

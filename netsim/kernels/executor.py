@@ -398,15 +398,19 @@ def _end_stream(x, gpu, k):
 
 @inlined
 def _occupy(x, gpu, sms, t):
-    """Communication takes (or, negative, frees) SMs at time t: kernels that share the GPU change their speed."""
-    for k in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
-        if x.state[k] == PARKED:
-            x.work[k] = max(0.0, x.work[k] - (t - x.touched[k]) * _speed(x, gpu))
-            x.touched[k] = t
+    """Communication takes (or, negative, frees) SMs at time t: kernels that share the GPU change their speed from then on.
+
+    One that begins later, as when the host has not launched it yet, has done nothing by then; one that is over by then stays as it is.
+    """
+    before = _speed(x, gpu)
     x.occupied[gpu] += sms
     for k in range(gpu * x.n_streams, (gpu + 1) * x.n_streams):
-        if x.state[k] == PARKED:
-            _reschedule(x, gpu, k)
+        if x.state[k] != PARKED or x.touched[k] + x.work[k] / before <= t:
+            continue
+        if t > x.touched[k]:
+            x.work[k] -= (t - x.touched[k]) * before
+            x.touched[k] = t
+        _reschedule(x, gpu, k)
 
 
 @inlined
