@@ -178,7 +178,7 @@ def test_embedding_and_loss_as_layers():
 @pytest.mark.parametrize("pipeline", [{}, {"schedule": "dualpipe"}])
 @pytest.mark.parametrize("sharding", ["none", "optimizer", "full"])
 def test_copies_of_the_embedding(monkeypatch, tied, mtp, pipeline, sharding):
-    """Multi-token prediction embeds on the last stage: one matrix there serves it and a tied output layer, and both ends sum its gradient."""
+    """Multi-token prediction embeds on the last stage: a matrix there serves it and a tied output layer, and both ends sum the gradient."""
     section = training({**BASE, "model": {**TINY, "tied": tied, "mtp_layers": mtp}}, parallel={"pp": 4}, pipeline=pipeline,
                        data_parallel={"sharding": sharding, **({} if sharding == "full" else {"overlap_grad_reduce": True})})  # fmt: skip
     work = build(monkeypatch, section, 8)
