@@ -146,6 +146,12 @@ def test_both_holders_of_a_chunk_sum_up_the_same(monkeypatch):
         assert copies[0] == copies[3] and copies[1] == copies[2] and copies[0].ops == 2
 
 
+def test_both_holders_agree_on_the_order_of_a_chunk_without_layers(monkeypatch):
+    case = {"kind": "training", "model": TINY, "sequence": 256, "global_batch": 16}
+    section = training(case, parallel={"pp": 2}, pipeline={"schedule": "dualpipe", "first_stage_layers": 0})
+    replay(build(monkeypatch, section, 4), lambda call: 1_000_000)
+
+
 def test_synchronisation_after_batches_waits_for_reductions(monkeypatch):
     """Gradients scattered in every microbatch hold up the next pass after a batch of messages, unless the host does not wait."""
     case = {"kind": "training", "model": TINY, "sequence": 256, "global_batch": 16}

@@ -251,7 +251,7 @@ class Play:
         if dp.stage in ("gradients", "full"):
             return
         if self.turned:  # both holders of a chunk sum their copies up: they go by depth
-            for index in sorted(range(len(self.stage.held)), key=lambda i: self.stage.held[i].first):
+            for index in sorted(range(self.pipe.chunks), key=lambda i: _place(self.s)(self.number, i, self.pipe)):
                 self.sync.reduce_chunk(index, self.line.end)
             return
         for index in sorted(set(self._last) - self._launched, key=lambda i: self._last[i][-1].start[0]):
