@@ -45,6 +45,13 @@ REFUSED = [
         "expected two sizes whose product is cp = 4; got []",
     ),
     ({"parallel": {"ep": 2}}, 4, "parallel.ep", "expected 1 for a model without experts; got 2"),
+    (
+        {"model": MOE, "parallel": {"pp": 2, "ep": 2, "order": "tp-cp-ep-pp-dp"}},
+        8,
+        "parallel.order",
+        "expected experts on the stage of their layer (tp x cp x dp = 1 x 1 x 4, of experts etp x ep x edp = 1 x 2 x 2), as with pp last; "
+        "got tp-cp-ep-pp-dp",
+    ),
     ({"model": MOE, "parallel": {"ep": 3}}, 6, "model.experts", "expected a multiple of parallel.ep = 3; got 8"),
     (
         {"model": MOE, "parallel": {"tp": 2, "sequence_parallel": False}},

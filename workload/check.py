@@ -6,7 +6,7 @@ from typing import NamedTuple
 from netsim.config.workload import Training
 from netsim.errors import InputError
 from workload.found import found
-from workload.layout import layout_of
+from workload.layout import layout_of, stage_of
 from workload.notes import notes
 from workload.programs import depth_of, pipe_of, schedule_of
 from workload.shape import Shape
@@ -135,6 +135,9 @@ def _experts(training: Training) -> Iterator[tuple[str, str]]:
 def _options(training: Training, n_gpus: int, gpus_per_node: int) -> Iterator[tuple[str, str]]:
     par, pipe, dp = training.parallel, training.pipeline, training.data_parallel
     s = Shape(training, layout_of(training, n_gpus, gpus_per_node))
+    if training.model.experts and (stage_of(s.lay) != stage_of(s.lay, expert=True)).any():
+        sizes = f"tp x cp x dp = {s.lay.tp} x {s.lay.cp} x {s.lay.dp}, of experts etp x ep x edp = {s.lay.etp} x {s.lay.ep} x {s.lay.edp}"
+        yield "parallel.order", f"expected experts on the stage of their layer ({sizes}), as with pp last; got {par.order}"
     yield from _overlap(training)
     yield from _split(training)
     if training.kernels.connections == 1 and dp.stage == "full":

@@ -66,9 +66,9 @@ def members(lay: Layout, vary: tuple[str, ...], expert: bool = False) -> Array:
     return ranks.transpose(moved).reshape(-1, size)
 
 
-def stage_of(lay: Layout) -> Array:
-    """Return int32[n_gpus]: the pipeline stage of every GPU."""
-    axes, ranks = grid(lay)
+def stage_of(lay: Layout, expert: bool = False) -> Array:
+    """Return int32[n_gpus]: the pipeline stage of every GPU in the dense or the expert grid."""
+    axes, ranks = grid(lay, expert)
     stage = np.empty(ranks.size, dtype=np.int32)
     stage[np.moveaxis(ranks, axes.index("pp"), 0).reshape(lay.pp, -1)] = np.arange(lay.pp, dtype=np.int32)[:, None]
     return stage
