@@ -12,7 +12,7 @@ from tests.workload_cases import LLAMA70, OVERLAP, TINY, build, replay, training
 from workload.api import executed_flops
 from workload.flops import flops_per_step
 from workload.fsdp import dispatch_points, working_set
-from workload.layout import layout_of, members
+from workload.layout import dimensions, layout_of, members
 from workload.programs import play_all
 from workload.shape import Shape
 from workload.stages import chunks
@@ -151,6 +151,25 @@ def test_rank_placement():
     assert members(lay, ("dp", "cp"))[1].tolist() == sorted(1 + 4 * c + 8 * k for c in range(2) for k in range(32))
     lay = layout_of(training({**BASE, "model": MOE}, parallel={"pp": 4, "ep": 8}), 64)
     assert members(lay, ("ep",), True)[0].tolist() == list(range(8)) and members(lay, ("dp",), True)[0].tolist() == [0, 8]
+
+
+@pytest.mark.parametrize(("n_gpus", "per_node", "parallel", "inside", "across"), [
+    (16, 4, {"ep": 8}, [0, 1, 2, 3], [0, 4]),
+    (4, 1, {"ep": 4}, None, [0, 1, 2, 3]),  # a GPU per node
+    (24, 8, {"ep": 12}, [0, 1, 2, 3], [0, 4, 8]),  # 8 and 4 GPUs of a group in a node
+    (16, 4, {"ep": 4, "order": "dp-tp-cp-ep-pp"}, None, [0, 4, 8, 12]),
+])  # fmt: skip
+def test_tokens_that_go_once_to_every_node(monkeypatch, n_gpus, per_node, parallel, inside, across):
+    """Parts of expert groups inside nodes and across them, wherever a group lies; the program calls them."""
+    model = {**MOE, "experts": 24 if parallel["ep"] == 12 else 8}
+    section = training({**BASE, "global_batch": n_gpus, "model": model}, parallel=parallel, experts={"dispatcher": "flex"})
+    work = build(monkeypatch, section, n_gpus, per_node)
+    replay(work)
+    groups = dimensions(work.shape.lay)
+    assert groups["ep_rail"][0].tolist() == across
+    assert (groups["ep_node"][0].tolist() if "ep_node" in groups else None) == inside
+    called = {name for name in work.calls.name if name.endswith(("_node", "_rail"))}
+    assert {name.rsplit("_", 1)[1] for name in called} == ({"rail"} if inside is None else {"node", "rail"})
 
 
 @pytest.mark.parametrize(("pipeline", "expected"), [

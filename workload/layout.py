@@ -5,6 +5,7 @@ Two orthogonal grids share the world: the dense grid (tp, cp, dp, pp) and the ex
 fastest. Source: Megatron-Core `parallel_state.RankGenerator`.
 """
 
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -90,12 +91,12 @@ def _strided(groups: Array, instances: int) -> Array:
     return groups.reshape(groups.shape[0], instances, -1).transpose(0, 2, 1).reshape(-1, instances)
 
 
-def _same_node(lay: Layout, groups: Array) -> Array | None:
-    """Cut each group into the parts that share a node, int32[parts, size]; None where the parts are unequal."""
-    node = groups // lay.gpus_per_node
-    size = int((node[0] == node[0, 0]).sum())
-    parts = groups.reshape(-1, size) if groups.shape[1] % size == 0 else None
-    return parts if parts is not None and (parts // lay.gpus_per_node == parts[:, :1] // lay.gpus_per_node).all() else None
+@lru_cache(maxsize=16)
+def experts_per_node(lay: Layout) -> int:
+    """Return the largest number of GPUs into whose parts every expert group can be cut so that each part is inside a node."""
+    node = members(lay, ("tp", "ep"), True) // lay.gpus_per_node
+    sizes = (n for n in range(node.shape[1], 1, -1) if node.shape[1] % n == 0)
+    return next((n for n in sizes if (_blocks(node, n) == _blocks(node, n)[:, :1]).all()), 1)
 
 
 def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Array]:
@@ -130,9 +131,9 @@ def dimensions(lay: Layout, hierarchical: tuple[int, ...] = ()) -> dict[str, Arr
         dims[f"{name}_gather"] = dims[name]
     if len(hierarchical) == 2:
         dims["cp_a2a"], dims["cp_p2p"] = _blocks(dims["cp"], hierarchical[0]), _strided(dims["cp"], hierarchical[1])
-    parts = _same_node(lay, dims["tp_ep"])
-    if parts is not None and 1 < parts.shape[1] < dims["tp_ep"].shape[1]:
-        dims["ep_node"], dims["ep_rail"] = parts, _strided(dims["tp_ep"], dims["tp_ep"].shape[1] // parts.shape[1])
+    inside, size = experts_per_node(lay), dims["tp_ep"].shape[1]
+    if inside < size:
+        dims["ep_node"], dims["ep_rail"] = _blocks(dims["tp_ep"], inside), _strided(dims["tp_ep"], size // inside)
     if lay.pp > 1:
         dims["pp_next"], dims["pp_prev"] = _neighbours(lay, 1), _neighbours(lay, -1)
         line = members(lay, ("pp",))[:, : lay.pp // 2 * 2]

@@ -11,7 +11,7 @@ from compute.kernels import DTYPE_BYTES
 from netsim.config.model import Model
 from netsim.config.workload import Training
 from workload.launch import Launch, launch_of
-from workload.layout import Layout
+from workload.layout import Layout, experts_per_node
 
 ELEMENT = 2
 """Bytes of an activation in 16 bits."""
@@ -150,7 +150,7 @@ class Shape:
     def group_sizes(self) -> dict[str, int]:
         """Members of the groups that communication addresses by name."""
         lay = self.lay
-        node = min(lay.etp * lay.ep, lay.gpus_per_node)
+        node = experts_per_node(lay)
         a2a, p2p = (*self.training.parallel.hierarchical_sizes, 1, 1)[:2]
         n = lay.instances
         sizes = {

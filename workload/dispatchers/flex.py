@@ -21,7 +21,7 @@ def reached(experts: int, top_k: int, domains: int) -> float:
 def _sizes(s: Shape, row: float, load: float) -> tuple[int, int]:
     """Bytes that one GPU sends across nodes and inside its node, the share that stays included."""
     m, gpus, tokens = s.model, s.lay.etp * s.lay.ep, s.expert_shard
-    nodes = max(1, gpus // min(gpus, s.lay.gpus_per_node))
+    nodes = gpus // s.group_sizes()["ep_node"]
     to_gpus, to_nodes = reached(m.experts, m.top_k, s.lay.ep) * s.lay.etp, reached(m.experts, m.top_k, nodes)
     if m.node_limit and nodes > 1:
         to_nodes = min(to_nodes, float(m.node_limit))
