@@ -8,6 +8,7 @@ from netsim.collectives import choose
 from netsim.collectives.tuner import case_of, latency_us, rate, threads_and_channels
 from netsim.config.nccl import PROTOCOLS, Nccl, choices
 from netsim.config.nccl_tables import Tables
+from netsim.errors import InputError
 from tests.collectives_cases import A100, H100, MACHINES, comm
 
 CELLS = Path(__file__).parent / "golden" / "nccl_tuner.txt"
@@ -109,7 +110,7 @@ def test_variables_restrict_the_choice():
     assert choices("allreduce:tree", "allgather", ("tree", "ring")) == ("tree", "ring")
     with pytest.raises(ValueError, match="did you mean 'ring'"):
         choices("Rings", "allreduce", ("tree", "ring"))
-    with pytest.raises(ValueError, match="leave no algorithm"):
+    with pytest.raises(InputError, match=r"nccl.NCCL_ALGO: .* for broadcast on 16 ranks \(ring/ll, .*\); got NCCL_ALGO=Tree, which leave"):
         choose("broadcast", 1024, comm(2), H100, Nccl(NCCL_ALGO="Tree"))
 
 

@@ -162,10 +162,7 @@ def _rows(
     from netsim.collectives import plan
     from netsim.simulate import alone
 
-    try:
-        plans = [[plan(OPERATIONS[args.op], n, s.communicator, platform, nccl) for s in shapes] for n in sizes(args)]
-    except ValueError as error:
-        raise InputError(f"nccl-test: {error}") from None
+    plans = [[plan(OPERATIONS[args.op], n, s.communicator, platform, nccl) for s in shapes] for n in sizes(args)]
     rows = [[(p, s.members) for p, s in zip(row, shapes, strict=True)] for row in plans]
     if args.engine == "packet":
         times = [alone.packet_us(row, topology, way, network) for row in rows]

@@ -7,6 +7,7 @@ stand in `netsim.config.nccl_tables`. These times choose; how long a call takes 
 """
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from netsim.collectives.channels import compute_channels, nvls_channels
 from netsim.collectives.graphs import NVL, PXB, PXN, Graph, Graphs, graphs
 from netsim.collectives.platform import Communicator, Layout, Platform, layout
 from netsim.config.nccl import ALGORITHMS, PROTOCOLS, Nccl, choices
+from netsim.errors import InputError
 
 FUNCTION = {
     "all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter", "broadcast": "broadcast", "reduce": "reduce"
@@ -272,12 +274,25 @@ def threads_and_channels(case: Case, algorithm: str, protocol: str, nbytes: int)
 def choose(op: str, nbytes: int, comm: Communicator, platform: Platform, nccl: Nccl) -> Choice:
     """Return the fastest algorithm and protocol by NCCL's model, with the channels and threads it would run on.
 
-    Raises ValueError where NCCL_ALGO and NCCL_PROTO leave nothing for the operation.
+    Raises InputError where NCCL_ALGO and NCCL_PROTO leave nothing for the operation.
     """
     key = (op, comm, platform, nccl)
     times = [(time_us(key, a, p, nbytes), i, a, p) for i, (a, p) in enumerate((a, p) for a in ALGORITHMS for p in PROTOCOLS)]
     best, _, algorithm, protocol = min(times)
     if math.isinf(best):
-        raise ValueError(f"NCCL_ALGO and NCCL_PROTO leave no algorithm for {op} on {len(comm.node)} ranks")
+        raise InputError(_nothing_left(op, comm, platform, nccl))
     threads, channels = threads_and_channels(case_of(*key), algorithm, protocol, nbytes)
     return Choice(algorithm, protocol, channels, threads, best)
+
+
+def _nothing_left(op: str, comm: Communicator, platform: Platform, nccl: Nccl) -> str:
+    """Say what the variables leave out that the operation needs."""
+    given = [name for name in ("NCCL_ALGO", "NCCL_PROTO") if getattr(nccl, name)] or ["NCCL_GRAPH_FILE"]
+    free = (op, comm, platform, replace(nccl, NCCL_ALGO=None, NCCL_PROTO=None))
+    able = {a: [p for p in PROTOCOLS if rate(free, a, p) > 0] for a in ALGORITHMS}
+    offer = ", ".join(f"{a}/{p}" for a, ps in able.items() for p in ps)
+    got = " and ".join(f"{name}={getattr(nccl, name)}" for name in given)
+    return (
+        f"nccl.{given[0]}: expected something that NCCL has for {op} on {len(comm.node)} ranks ({offer}); got {got}, which leave no "
+        "algorithm; 'allreduce:tree' is for one function only"
+    )
