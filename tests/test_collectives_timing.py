@@ -5,6 +5,7 @@ import pytest
 
 import topologies
 from netsim.collectives import Communicator, plan, platform_of
+from netsim.config.load import load_section
 from netsim.config.nccl import Nccl
 from netsim.config.network import Network
 from netsim.config.topology import Fabric, Link, Switch
@@ -102,3 +103,14 @@ def test_sends_to_the_next_rail_collapse_in_thin_spines():
     same, crossing = contention.crossing(0, "none"), contention.crossing(1, "none")
     assert same.flow == pytest.approx(same.flow_alone, rel=1e-3) and same.packet == pytest.approx(same.packet_alone, rel=1e-3)
     assert crossing.flow > 3 * crossing.flow_alone and crossing.packet == pytest.approx(crossing.flow, rel=0.1)
+
+
+@pytest.mark.parametrize(("card", "own", "like"), [
+    ("dgx_a100", "rubin", "ampere"), ("dgx_h100", "rubin", "hopper"), ("dgx_b200", "ada", "blackwell"), ("dgx_b200", "hopper", "hopper"),
+])  # fmt: skip
+def test_an_architecture_of_your_own_is_as_the_generation_with_such_links(card, own, like):
+    fabric = load_section(card, Fabric, ["nodes=2"])
+    topology = topologies.build(fabric)
+    platform = platform_of(topology, own, fabric, Nccl())
+    assert platform == platform_of(topology, like, fabric, Nccl())
+    assert plan("all_reduce", 2**20, comm(2), platform, Nccl()).channels > 0

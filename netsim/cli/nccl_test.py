@@ -113,9 +113,7 @@ def _section(cls: type, settings: list[str]) -> Any:
 def _platform(arch: str | None, fabric: Any, topology: "Topology", nccl: Nccl) -> "Platform":
     from netsim.collectives import platform_of
 
-    rate = fabric.scale_up.rate
-    arch = arch or ("ampere" if rate <= 300e9 else "hopper" if rate <= 450e9 else "blackwell")
-    return platform_of(topology, arch, fabric, nccl)
+    return platform_of(topology, arch or "", fabric, nccl)
 
 
 def groups(topology: "Topology", nodes: int | None, width: int | None, split: str | None) -> list[Shape]:

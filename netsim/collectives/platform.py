@@ -11,7 +11,6 @@ from netsim.config.nccl import Nccl
 from netsim.config.topology import Fabric
 from netsim.kernels.structs import LINK_TIERS, NIC, Topology
 
-ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
 NVLINK_BELIEF = {"ampere": 240.0, "hopper": 370.8, "blackwell": 721.8}
 """GB/s per GPU and direction that NCCL's search believes in (src/graph/topo.h: links x rate per link)."""
 PCIE_BELIEF = {3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
@@ -92,9 +91,14 @@ class Platform(NamedTuple):
         return tuple(range(gpu * share, gpu * share + share))
 
 
+def generation(arch: str, scale_up: float) -> str:
+    """The GPU generation whose figures stand for an architecture: its own, else that with such scale-up links (bytes/s of a GPU)."""
+    return arch if arch in FIGURES else "ampere" if scale_up <= 300e9 else "hopper" if scale_up <= 450e9 else "blackwell"
+
+
 def platform_of(topology: Topology, arch: str, fabric: Fabric, nccl: Nccl) -> Platform:
     """The node of a fabric as NCCL finds it: NIC rates from the cables, the PCIe generation from the host bus (about 15.75, 31.5, 63, 126
-    GB/s).
+    GB/s). `arch` may be a name that NCCL does not know, of a GPU to come.
     """
     up = topology.link_tier == LINK_TIERS.index("nic")
     nics = topology.vertex_kind == NIC
@@ -105,7 +109,7 @@ def platform_of(topology: Topology, arch: str, fabric: Fabric, nccl: Nccl) -> Pl
     out = up & nics[topology.link_src]
     wire = sum(int(latency[way].min()) for way in (out, topology.link_reverse[out], host, host) if topology.n_nics)
     return Platform(
-        arch=arch,
+        arch=generation(arch, fabric.scale_up.rate),
         gpus_per_node=topology.gpus_per_node,
         nics_per_node=topology.nics_per_node,
         nic_rate=float(rate.max(initial=0.0)) * ports,

@@ -22,7 +22,7 @@ class DeviceCard:
 
     name: as the vendor writes it.
     arch: 'ampere', 'hopper', 'blackwell' or a name of your own; picks the ratios in compute/tables/ratios.csv that stand in for
-    measurements.
+    measurements, and what NCCL is like (with a name of your own, as on the generation with such scale-up links).
     sms: streaming multiprocessors.
     memory: device memory; hbm: peak bandwidth of it; hbm_efficiency: the share that training's memory-bound kernels reach when long.
     peak: dense (not sparse) tensor-core rate by precision; fp32 is the CUDA-core rate that fp32 kernels get.

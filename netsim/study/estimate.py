@@ -20,6 +20,7 @@ import numpy as np
 
 from compute.api import Device, load_device, peak_flops
 from netsim import collectives
+from netsim.collectives.platform import generation
 from netsim.config import Run
 from netsim.config.workload import Training
 from netsim.errors import InputError
@@ -200,7 +201,7 @@ def platform_of(run: Run) -> collectives.Platform:
     ports = fabric.planes if fabric.builder == "dual_plane" else 1
     pcie = int(np.clip(round(np.log2(fabric.host.rate / 15.75e9)) + 3, 3, 6))
     return collectives.Platform(
-        run.compute.device.arch, fabric.gpus_per_node, fabric.nics, rate * ports, run.nccl.cpu or fabric.host.cpu,
-        fabric.scale_up.rate, pcie, rails_joined=fabric.spines == "shared", kind=fabric.scale_up.kind, islands=fabric.scale_up.islands,
-        between=fabric.scale_up.between or float("inf"),
+        generation(run.compute.device.arch, fabric.scale_up.rate), fabric.gpus_per_node, fabric.nics, rate * ports,
+        run.nccl.cpu or fabric.host.cpu, fabric.scale_up.rate, pcie, rails_joined=fabric.spines == "shared", kind=fabric.scale_up.kind,
+        islands=fabric.scale_up.islands, between=fabric.scale_up.between or float("inf"),
     )  # fmt: skip
