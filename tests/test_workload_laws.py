@@ -211,6 +211,27 @@ def test_copies_of_the_embedding(monkeypatch, tied, mtp, pipeline, sharding):
     assert summed == [(1, 4 * matrix) if copies and stage in (0, 3) else (0, 0) for stage in range(4)]
 
 
+def test_rows_and_their_probabilities_are_gathered_over_expert_tensor_parallelism(monkeypatch):
+    section = training(BASE, model=MOE, parallel={"ep": 2, "tp": 2}, experts={"dispatcher": "alltoall"})
+    work = build(monkeypatch, section, 4)
+    count, m = workload.tally(work, 0), 7 * work.shape.lay.microbatches  # 7 layers with experts
+    rows = work.shape.expert_rows
+    assert rows == 2 * work.shape.routed_rows == 512 * 2
+    for name in ("all_gather.row", "reduce_scatter.row"):
+        grad = "_grad" if name.startswith("reduce") else ""
+        assert count["ep", f"ep.{name}s{grad}"] == (m, m * rows * 2 * 512) and count["ep", f"ep.{name}_probs{grad}"] == (m, m * rows * 4)
+    assert count["ep", "ep.all_to_all.probs"] == (m, m * rows // 2 * 4)
+
+
+def test_inputs_are_handed_on_whole(monkeypatch):
+    """Who reads the data broadcasts whole sequences to its tensor-parallel group; each GPU takes its context-parallel part from them."""
+    section = training(BASE, parallel={"tp": 2, "cp": 2})
+    work = build(monkeypatch, section, 4)
+    count, m = workload.tally(work, 0), work.shape.lay.microbatches
+    sizes = {name: count["tp", f"tp.broadcast.{name}"] for name in ("tokens", "positions", "labels", "loss_mask")}
+    assert sizes == {name: (m, m * 512 * (4 if name == "loss_mask" else 8)) for name in sizes}
+
+
 def test_full_sharding_gathers_and_scatters_in_every_microbatch(monkeypatch):
     section = training(BASE, data_parallel={"sharding": "optim_grads_params"})
     work = build(monkeypatch, section, 4)

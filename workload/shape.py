@@ -41,9 +41,14 @@ class Shape:
         return self.training.parallel.sequence_parallel and self.lay.tp > 1
 
     @cached_property
+    def inputs(self) -> int:
+        """Tokens of a microbatch before the cut by cp: what the GPU that reads the data hands to its tensor-parallel group."""
+        return self.training.micro_batch * self.training.sequence
+
+    @cached_property
     def tokens(self) -> int:
         """T."""
-        return self.training.micro_batch * self.training.sequence // self.lay.cp
+        return self.inputs // self.lay.cp
 
     @cached_property
     def shard(self) -> int:

@@ -28,7 +28,7 @@ def forward(tape: Tape, s: Shape) -> None:
     learned = s.model.position == "learned"
     if s.training.kernels.broadcast_inputs:
         for name in ("tokens", "positions"):
-            tape.comm("tp", "broadcast", 8 * s.tokens, f"tp.broadcast.{name}")
+            tape.comm("tp", "broadcast", 8 * s.inputs, f"tp.broadcast.{name}")
     tape.compute(moved("embedding", 2 * s.full_bytes), keep=8 * s.tokens, temp=s.full_bytes, label="embedding")
     tape.mark("embedding")
     op = "reduce_scatter" if s.sp and not learned else "all_reduce"

@@ -36,7 +36,7 @@ def forward(tape: Tape, s: Shape) -> None:
     normed, logits = saved(s)
     if s.training.kernels.broadcast_inputs:
         for name, size in (("labels", 8), ("loss_mask", 4)):
-            tape.comm("tp", "broadcast", size * s.tokens, f"tp.broadcast.{name}")
+            tape.comm("tp", "broadcast", size * s.inputs, f"tp.broadcast.{name}")
     tape.compute(norm(s, s.model.hidden, s.shard), keep=normed, label="final norm")
     tape.mark("final_norm")
     project(tape, s, logits)

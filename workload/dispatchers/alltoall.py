@@ -1,7 +1,7 @@
 """Tokens go to their experts by all-to-all. Source: Megatron-Core `MoEAlltoAllTokenDispatcher`.
 
 Counts are gathered over the tensor- and expert-parallel group (unless splits are fixed), token copies are permuted by expert and
-exchanged, their probabilities beside them; expert tensor parallelism gathers rows before the experts and scatters their sums after.
+exchanged, their probabilities beside them; expert tensor parallelism gathers both before the experts and scatters their sums after.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,8 @@ def hidden_bytes(s: Shape, rows: int, dispatch: bool) -> int:
 
 
 def _probs(s: Shape, rows: int) -> int:
-    return rows // s.lay.etp * (4 if s.training.experts.probs_dtype == "fp32" else 2)
+    """Bytes of the probabilities of so many rows."""
+    return rows * (4 if s.training.experts.probs_dtype == "fp32" else 2)
 
 
 def exchange(tape: Tape, calls: list[tuple[str, str, int, str]], beside: Beside) -> None:
@@ -60,11 +61,12 @@ def dispatch(tape: Tape, s: Shape, rows: int, beside: Beside) -> None:
         tape,
         [
             ("ep", "all_to_all", hidden_bytes(s, rows, True), "ep.all_to_all.dispatch"),
-            ("ep", "all_to_all", _probs(s, rows), "ep.all_to_all.probs"),
+            ("ep", "all_to_all", _probs(s, rows // s.lay.etp), "ep.all_to_all.probs"),
         ],
         beside,
     )
     tape.comm("expt_tp", "all_gather", ELEMENT * rows * s.model.hidden, "ep.all_gather.rows")
+    tape.comm("expt_tp", "all_gather", _probs(s, rows), "ep.all_gather.row_probs")
     tape.compute(*_sort(s, rows), label="permute")
 
 
@@ -87,12 +89,13 @@ def combine_backward(tape: Tape, s: Shape, rows: int, beside: Beside) -> None:
 def dispatch_backward(tape: Tape, s: Shape, rows: int, beside: Beside) -> None:
     """Backward of `dispatch`."""
     tape.compute(*_sort(s, rows, "bwd"), label="permute")
+    tape.comm("expt_tp", "reduce_scatter", _probs(s, rows), "ep.reduce_scatter.row_probs_grad")
     tape.comm("expt_tp", "reduce_scatter", ELEMENT * rows * s.model.hidden, "ep.reduce_scatter.rows_grad")
     exchange(
         tape,
         [
             ("ep", "all_to_all", hidden_bytes(s, rows, False), "ep.all_to_all.dispatch_grad"),
-            ("ep", "all_to_all", _probs(s, rows), "ep.all_to_all.probs_grad"),
+            ("ep", "all_to_all", _probs(s, rows // s.lay.etp), "ep.all_to_all.probs_grad"),
         ],
         beside,
     )
