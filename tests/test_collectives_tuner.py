@@ -57,6 +57,17 @@ def test_latency_and_bandwidth_equal_nccls(name, nodes, width, op, algorithm, pr
     assert rate(key, algorithm, protocol) == pytest.approx(bandwidth, abs=0.01)
 
 
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+@pytest.mark.parametrize(("nodes", "width", "expected"), [
+    (1, 8, (6.6 + 0.6, 14 + 1.9, 8.4 + 3.4)),  # one way for all channels: one hop
+    (16, 1, (6.6 + 2.7, 14 + 4.0, 8.4 + 14.0)),
+    (2, 8, (6.6 + 16 * 2.7, 14 + 16 * 4.0, 8.4 + 16 * 14.0)),  # channels that differ: a hop per rank, with Simple as in a tree
+])  # fmt: skip
+def test_chains(op, nodes, width, expected):
+    case = case_of(op, comm(nodes, width), H100, Nccl())
+    assert tuple(latency_us(case, "ring", p) for p in PROTOCOLS) == pytest.approx(expected)
+
+
 def test_pat_of_one_gpu_per_node():
     key = ("all_gather", comm(16, 1), H100, Nccl())
     assert latency_us(case_of(*key), "pat", "simple") == pytest.approx(68.8, abs=0.02)

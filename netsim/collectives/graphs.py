@@ -55,6 +55,11 @@ class Graph(NamedTuple):
     cross_nic: int = 0
     pattern: str = "ring"  # 'ring', 'tree' (one NIC GPU), 'balanced_tree', 'nvls'
 
+    @property
+    def same_channels(self) -> bool:
+        """Whether all channels take the same way."""
+        return len(set(self.channels)) == 1
+
 
 class Graphs(NamedTuple):
     """What the search hands to the tuner."""

@@ -200,10 +200,11 @@ def latency_us(case: Case, algorithm: str, protocol: str) -> float:
     hops = math.floor(math.log2(nodes))
     if algorithm == "ring":
         if case.op in ("broadcast", "reduce"):
+            same = case.graphs.ring.same_channels
             row: tuple[float, float, float] = getattr(
-                tables, f"hw_latency_{'net' if nodes > 1 else link}_{'tree' if protocol == 'simple' else 'ring'}"
+                tables, f"hw_latency_{'net' if nodes > 1 else link}_{'tree' if protocol == 'simple' and not same else 'ring'}"
             )
-            return base + ranks * row[p]
+            return base + (1 if same else ranks) * row[p]
         total = steps(case.op, ranks)
         across = 0 if nodes == 1 else (2 if case.op == "all_reduce" else 1) * (nodes - 1)
         post = net_overhead_us(case) * (3 if protocol == "simple" else 1) if nodes > 1 else 0.0
