@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from netsim.collectives import plan
+from netsim.collectives import Communicator, plan
 from netsim.collectives.double_tree import tree
 from netsim.config.nccl import Nccl
 from tests.collectives_cases import A100, H100, comm, nic_bytes, nvlink_bytes, play
@@ -65,3 +65,16 @@ def test_balanced_trees_spread_children_over_two_gpus():
     built = plan("all_reduce", 2**20, comm(8), A100, Nccl(NCCL_ALGO="Tree"))
     for bundle in set(built.edge_bundle.tolist()):
         assert np.bincount(built.edge_dst[built.edge_bundle == bundle]).max() <= 3
+
+
+@pytest.mark.parametrize("algorithm", ["Ring", "Tree", "NVLSTree"])
+@pytest.mark.parametrize("widths", [(8, 2), (2, 8, 3), (5, 5, 8, 5)])
+def test_nodes_of_different_sizes(algorithm, widths):
+    """Every member sends and receives its part, also those whose place the smallest node does not have."""
+    c = Communicator(tuple(n for n, w in enumerate(widths) for _ in range(w)), tuple(g for w in widths for g in range(w)))
+    size = 2**22
+    built = plan("all_reduce", size, c, H100, Nccl(NCCL_ALGO=algorithm, NCCL_PROTO="Simple"))
+    load = built.edge_bytes * built.edge_weight
+    for end in (built.edge_src, built.edge_dst):
+        assert np.bincount(end, weights=load, minlength=sum(widths)).min() >= size / sum(widths)
+    assert play(built).tolist() == built.edge_msgs.tolist()

@@ -46,7 +46,7 @@ def parents(call: Call, channel: int) -> tuple[np.ndarray, np.ndarray]:
     over, shape = tree(place.nodes, channel // count % 2), graph.channels[channel % count]
     up, nic = np.full(place.ranks, -1, np.int64), np.full(place.ranks, -1, np.int64)
     first_child = 1 if graph.pattern == "balanced_tree" else 0
-    chains = [group[[g for g in shape.gpus if g < len(group)]] for group in place.members]
+    chains = [group[_order(shape.gpus, len(group))] for group in place.members]
     seconds: dict[int, int] = {}
     for node, chain in enumerate(chains):
         up[chain[1:]] = chain[:-1]
@@ -57,6 +57,11 @@ def parents(call: Call, channel: int) -> tuple[np.ndarray, np.ndarray]:
             up[chain[0]] = chains[above][min(first_child * taken, len(chains[above]) - 1)]
             nic[chain[0]] = shape.nic_in
     return up, nic
+
+
+def _order(gpus: tuple[int, ...], size: int) -> list[int]:
+    """Places of a node's members in its chain: those that the smallest node has too, as on that, then the others."""
+    return [g for g in gpus if g < size] + [g for g in range(size) if g not in gpus]
 
 
 def build(call: Call) -> Plan:
