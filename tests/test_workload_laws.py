@@ -309,6 +309,22 @@ def test_executed_flops_count_recomputation(monkeypatch):
     assert executed_flops(full) - executed_flops(plain) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize(("model", "batch", "seconds", "gpus", "utilisation"), [
+    ("megatron_22b", 4, 1.10, 8, 0.415),
+    ("megatron_175b", 64, 13.75, 64, 0.514),
+    ("megatron_530b", 280, 37.83, 280, 0.560),
+    ("megatron_1t", 512, 71.49, 512, 0.563),
+])  # fmt: skip
+def test_model_flops_of_the_closed_form(model, batch, seconds, gpus, utilisation):
+    """Korthikanti et al., arXiv 2205.05198, tables 5 and appendix A: with the full square of attention, of which half is causal."""
+    section = training({"kind": "training", "model": model, "sequence": 2048, "global_batch": batch})
+    s, h, layers, v = 2048, section.model.hidden, section.model.layers, section.model.vocab
+    square = 12 * batch * s * s * layers * h
+    closed = 72 * batch * s * layers * h * h * (1 + s / (6 * h) + v / (12 * layers * h))
+    assert flops_per_step(section) + square / 2 == pytest.approx(closed, rel=1e-12)
+    assert closed / seconds / gpus / 312e12 == pytest.approx(utilisation, abs=0.002)
+
+
 def test_measured_times_replace_modelled_ones(monkeypatch):
     section = training(BASE, parallel={"pp": 2, "vpp": 2})
     measured = StepTimes(stage_forward=(10, 20, 30, 40), stage_backward=(100, 200, 300, 400), optimizer=5)

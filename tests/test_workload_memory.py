@@ -39,6 +39,30 @@ def test_activations_of_a_layer(monkeypatch, layout, recompute, attention, per_l
     assert held[1] - held[0] == pytest.approx(expected, rel=0.01)
 
 
+def _held(layers: int, gpus: int, **parallel) -> tuple[Shape, list[int]]:
+    """Activations of every stage of a 22B model with so many layers, flash attention and sequence parallelism."""
+    model = workload.load_model("megatron_22b", layers=layers)
+    section = training({**GPT, "global_batch": 128}, model=model.__dict__, parallel={"tp": 8, **parallel})
+    tables = Tables()
+    shape = Shape(section, layout_of(section, gpus))
+    played = zip(*play_all(shape, tables), strict=True)
+    return shape, [memory_of(shape, stage, program, [n for n, _ in tables.segments]).activations for stage, program in played]
+
+
+def test_activations_outside_layers():
+    """Korthikanti et al., section 4.3: mask of the embedding's dropout, final norm, output layer and logits in 32 bits."""
+    (shape, [two]), (_, [three]) = _held(2, 8), _held(3, 8)
+    s, b, h, t = 2048, 4, 6144, 8
+    assert two - 2 * (three - two) == pytest.approx(s * b * h / t * (1 + 4 * (1 + shape.vocab / h)), rel=1e-3)
+
+
+@pytest.mark.parametrize(("vpp", "factor"), [(1, 1), (2, 1 + 3 / 8)])
+def test_the_first_stage_holds_activations_of_all_layers(vpp, factor):
+    """Korthikanti et al., section 4.2.3: all layers' of one microbatch, 1 + (p - 1) / (p v) times with interleaving."""
+    _, held = _held(48, 32, pp=4, vpp=vpp)
+    assert held[0] == pytest.approx(48 * 34 * 2048 * 4 * 6144 / 8 * factor, rel=0.01)
+
+
 MEASURED = [
     ("llama3-70b", {"tp": 1, "pp": 2}, 16, 4096, "fused CE (TE)", 12, 66.55),
     ("llama3-70b", {"tp": 2}, 16, 4096, "fused CE (TE)", 12, 60.68),
