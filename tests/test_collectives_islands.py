@@ -123,6 +123,19 @@ def test_channels_that_the_search_finds(cpu: str, gpus: tuple[int, ...], expecte
     assert latency_us(case, "ring", "simple") == pytest.approx(8.4 + 2 * (len(gpus) - 1) * 5.7)
 
 
+@pytest.mark.parametrize(("gpus", "size", "expected"), [
+    ((0, 1), 1 << 22, (2, 2)),  # four channels, two for a peer
+    ((0, 4), 1 << 20, (1, 1)),
+    ((0, 4), 1 << 22, (1, 1)),
+    ((0, 4), (1 << 22) + 1, (2, 2)),  # no part above 32 chunks of 128 KiB
+    ((0, 1, 2, 3), 1 << 20, (3, 1)),
+])  # fmt: skip
+def test_channels_of_sends(gpus, size, expected) -> None:
+    (built, _), *_ = calls("ring_shift", size, [list(gpus)])
+    assert (built.channels, int(built.edge_weight[0])) == expected
+    assert set(built.edge_msg_bytes) == {131072} and built.edge_bytes[0] * built.edge_weight[0] >= size
+
+
 def test_no_ll128_over_pcie() -> None:
     comm = Communicator((0,) * 4, (0, 1, 2, 3))
     for nbytes in (1 << k for k in range(8, 31)):

@@ -15,6 +15,8 @@ from netsim.collectives.platform import Platform
 from netsim.config.nccl import Nccl
 
 SLOTS_IN_FLIGHT = 8
+BUS_CHANNELS = 2
+"""Channels to a peer that is not reached over NVLink (NCCL src/graph/paths.cc, ncclTopoGetNchannels)."""
 
 
 class Round(NamedTuple):
@@ -65,23 +67,27 @@ def channel_base(meeting: Round, nodes: int, width: int, channels: int) -> int:
     return reverse_bits(index, channels.bit_length() - 1)
 
 
-def p2p_channels(total: int, platform: Platform, nodes: int, ranks: int, nccl: Nccl) -> tuple[int, int]:
-    """Return the channels of sends and receives and those that one peer may use."""
+def p2p_channels(total: int, platform: Platform, nodes: int, ranks: int, nccl: Nccl, over_bus: bool = False) -> tuple[int, int]:
+    """Return the channels of sends and receives and those that one peer may use; `over_bus`: GPUs of a node are not all on one NVLink."""
     channels = min(max(power_of_two(total), nccl.NCCL_MIN_P2P_NCHANNELS), power_of_two(nccl.NCCL_MAX_P2P_NCHANNELS))
+    most = min(BUS_CHANNELS if over_bus else channels, channels)
     if nodes == 1:
-        return channels, channels
+        return channels, most
     own = max(1, len(platform.nics_of(0)))
     peer = nccl.NCCL_NCHANNELS_PER_NET_PEER or max(own, math.ceil(math.floor(platform.nic_gbs) / nccl.NCCL_P2P_PER_CHANNEL_NET_BW))
-    peer = min(power_of_two(peer), channels)
+    peer = min(power_of_two(peer), most)
     while peer > 1 and peer * math.ceil(ranks / SLOTS_IN_FLIGHT) > channels:
         peer //= 2
     return channels, peer
 
 
-def transfer(nbytes: int, across: bool, nodes: int, ranks: int, channels: tuple[int, int], nccl: Nccl) -> Transfer:
-    """Cut a message of `nbytes` to one peer, on the network (`across`) or not, into parts and steps."""
+def transfer(
+    nbytes: int, across: bool, nodes: int, ranks: int, channels: tuple[int, int], nccl: Nccl, over_bus: bool = False
+) -> Transfer:
+    """Cut a message of `nbytes` to one peer, on the network (`across`) or not, into parts and steps; `over_bus` as above."""
     total, peer = channels
-    chunk = min(nccl.NCCL_P2P_NVL_CHUNKSIZE if nodes == 1 else nccl.NCCL_P2P_NET_CHUNKSIZE, nccl.NCCL_BUFFSIZE // SLOTS_IN_FLIGHT)
+    inside = nccl.NCCL_P2P_PCI_CHUNKSIZE if over_bus else nccl.NCCL_P2P_NVL_CHUNKSIZE
+    chunk = min(inside if nodes == 1 else nccl.NCCL_P2P_NET_CHUNKSIZE, nccl.NCCL_BUFFSIZE // SLOTS_IN_FLIGHT)
     fewest = peer
     while fewest > 1 and fewest * ranks > total:
         fewest //= 2

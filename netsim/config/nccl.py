@@ -38,7 +38,6 @@ NO_EFFECT = {
     "NCCL_SHM_DISABLE": "shared memory is used only where NCCL_P2P_DISABLE forbids NVLink",
     "NCCL_PXN_C2C": "relays use NVLink",
     "NCCL_LL128_C2C": "GPUs are joined by NVLink",
-    "NCCL_P2P_PCI_CHUNKSIZE": "GPUs are joined by NVLink",
     "NCCL_CGA_CLUSTER_SIZE": "a channel is one thread block",
     "NCCL_MAX_P2P_PEERS": "the cost of a peer does not depend on their number",
     "NCCL_P2P_SCHEDULE_GROUP_SIZE": "all peers of a group of sends are met at once",
@@ -135,6 +134,7 @@ class Nccl:
     NCCL_LL128_BUFFSIZE: Size = 4915200
     NCCL_P2P_NET_CHUNKSIZE: Size = 131072
     NCCL_P2P_NVL_CHUNKSIZE: Size = 524288
+    NCCL_P2P_PCI_CHUNKSIZE: Size = 131072
     NCCL_P2P_LL_THRESHOLD: Size = 16384
     NCCL_ALLOC_P2P_NET_LL_BUFFERS: Flag = 0
     NCCL_NVLS_CHUNKSIZE: Size = 131072
@@ -172,7 +172,6 @@ class Nccl:
     NCCL_SHM_DISABLE: Text | None = None
     NCCL_PXN_C2C: Text | None = None
     NCCL_LL128_C2C: Text | None = None
-    NCCL_P2P_PCI_CHUNKSIZE: Text | None = None
     NCCL_CGA_CLUSTER_SIZE: Text | None = None
     NCCL_MAX_P2P_PEERS: Text | None = None
     NCCL_P2P_SCHEDULE_GROUP_SIZE: Text | None = None
@@ -228,7 +227,8 @@ class Nccl:
                 "NCCL_MIN_P2P_NCHANNELS",
                 (f"expected at most NCCL_MAX_P2P_NCHANNELS = {self.NCCL_MAX_P2P_NCHANNELS}; got {self.NCCL_MIN_P2P_NCHANNELS}"),
             )
-        for name in ("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE"):
+        chunks = ("NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE", "NCCL_P2P_PCI_CHUNKSIZE")
+        for name in ("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", *chunks):
             if getattr(self, name) < 16384:
                 yield name, f"expected at least 16 KiB; got {getattr(self, name)} bytes"
         for row in ("tree_correction_ll", "tree_correction_ll128", "tree_correction_simple"):

@@ -33,9 +33,10 @@ def build(call: Call) -> Plan:
     """Build the plan of a grouped send and receive."""
     place, ranks = call.place, call.place.ranks
     nodes = call.shape_nodes
-    channels = p2p_channels(call.total_channels, call.platform, nodes, call.ranks, call.nccl)
+    over_bus = call.platform.kind == "pcie" or place.spans_islands or not call.nccl.p2p
+    channels = p2p_channels(call.total_channels, call.platform, nodes, call.ranks, call.nccl, over_bus and place.width > 1)
     each = -(-call.nbytes // ranks) if call.op in ("all_to_all", "gather", "scatter") else call.nbytes
-    cut = transfer(each, nodes > 1, nodes, call.ranks, channels, call.nccl)
+    cut = transfer(each, nodes > 1, nodes, call.ranks, channels, call.nccl, over_bus)
     if (nodes == 1 or call.nccl.NCCL_ALLOC_P2P_NET_LL_BUFFERS) and each <= cut.parts * call.nccl.NCCL_P2P_LL_THRESHOLD:
         call = call._replace(geometry=geometry("ll", call.nccl))
     wire = call.geometry.wire
