@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import PATIENCE_S
+
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 
 
@@ -55,8 +57,12 @@ class Page:
     def open(self, path: Path) -> None:
         """Load a file and wait until its script says that it is ready."""
         self.call("Page.navigate", url=path.as_uri())
-        ready = "new Promise(r => { const w = () => document.body && document.body.dataset.ready ? r(true) : setTimeout(w, 50); w(); })"
-        self.call("Runtime.evaluate", expression=ready, awaitPromise=True, timeout=30000)
+        self.wait("document.body && document.body.dataset.ready")
+
+    def wait(self, condition: str) -> None:
+        """Wait until a condition in JavaScript holds."""
+        ready = f"new Promise(r => {{ const w = () => {condition} ? r(true) : setTimeout(w, 20); w(); }})"
+        self.call("Runtime.evaluate", expression=ready, awaitPromise=True, timeout=int(1000 * PATIENCE_S))
 
     def value(self, expression: str) -> Any:
         """Evaluate JavaScript."""

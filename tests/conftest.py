@@ -5,17 +5,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from netsim.launch import quiet_threads
 
 quiet_threads()
+settings.register_profile("netsim", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("netsim")
 ROOT = Path(__file__).resolve().parent.parent
 Cli = Callable[..., subprocess.CompletedProcess[str]]
+PATIENCE_S = 300.0
+"""After so long something hangs. No test asks how fast a process is: a machine may be busy, and kernels may have to be compiled first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,11 +69,25 @@ def start(ranks: int, words: list[str], cwd: Path, extra: dict[str, str]) -> "su
     return subprocess.Popen([*launcher, sys.executable, *words], cwd=cwd, text=True, env=_environment(extra), **pipes)
 
 
+def until(process: "subprocess.Popen[str]", reached: Callable[[], bool]) -> None:
+    """Wait until a run has got so far; fails when it ends before."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def filled(*files: Path) -> Callable[[], bool]:
+    """Whether all of these files are there and hold something."""
+    return lambda: all(file.exists() and file.stat().st_size for file in files)
+
+
 @pytest.fixture
 def python(tmp_path: Path) -> Cli:
     """Run `python WORDS` in a fresh folder, on `ranks` ranks; returns what it printed and its exit code."""
 
-    def run(*words: str | Path, ranks: int = 1, timeout: float = 60, **extra: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str | Path, ranks: int = 1, timeout: float = PATIENCE_S, **extra: str) -> subprocess.CompletedProcess[str]:
         process = start(ranks, [str(w) for w in words], tmp_path, extra)
         try:
             out, err = process.communicate(timeout=timeout)

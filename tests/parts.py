@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from netsim.parallel import Comm
+from tests.conftest import PATIENCE_S
 
 
 class _Meeting:
@@ -18,9 +19,9 @@ class _Meeting:
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
         self.left[rank] = value
-        self.barrier.wait(20)
+        self.barrier.wait(PATIENCE_S)
         everyone = list(self.left)
-        self.barrier.wait(20)
+        self.barrier.wait(PATIENCE_S)
         return everyone
 
 

@@ -13,7 +13,7 @@ start() {
     chmod 600 "$folder/munge.key"
     munged --force --key-file="$folder/munge.key" --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
         --log-file="$folder/log/munged" --seed-file="$folder/munge.seed" 2> "$folder/log/munged.err"
-    port=$((20000 + RANDOM % 20000))
+    port=$((20000 + RANDOM % 12000)) # below those that the system gives to connections
     cat > "$folder/slurm.conf" << CONF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
@@ -52,7 +52,7 @@ CONF
     export SLURM_CONF=$folder/slurm.conf
     slurmctld -c
     slurmd
-    for _ in $(seq 50); do
+    for _ in $(seq 500); do
         sinfo -h -o %T 2> /dev/null | grep -q idle && { echo "$SLURM_CONF"; return; }
         sleep 0.2
     done

@@ -1,7 +1,6 @@
 """MPI for real: exchanges, waiting, failure, and a launcher that does not fit; and the serial stand-in."""
 
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -63,17 +62,15 @@ comm = parallel.start()
 if comm.rank == 1:
     raise RuntimeError("the disk of rank 1 burns")
 comm.barrier()
-time.sleep(100)
+time.sleep(1000)
 """
 
 
 @pytest.mark.mpi
 def test_a_rank_that_fails_ends_the_job_with_its_message(python: Cli) -> None:
-    began = time.monotonic()
     ended = python("-c", FAILING, ranks=3)
     assert ended.returncode == 1
     assert "[rank 1] RuntimeError: the disk of rank 1 burns" in ended.stderr
-    assert time.monotonic() - began < 20
 
 
 KILLED = """
@@ -84,16 +81,14 @@ comm.barrier()
 if comm.rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 comm.allgather(__import__("numpy").zeros(1))
-time.sleep(100)
+time.sleep(1000)
 """
 
 
 @pytest.mark.mpi
 def test_a_rank_that_is_killed_ends_the_job(python: Cli) -> None:
-    began = time.monotonic()
     ended = python("-c", KILLED, ranks=3)
     assert ended.returncode != 0
-    assert time.monotonic() - began < 20
 
 
 ALONE = """
@@ -107,7 +102,7 @@ comm.bcast(0, root=1)
 
 @pytest.mark.mpi
 def test_a_rank_that_gives_up_alone_takes_the_others_with_it(python: Cli) -> None:
-    ended = python("-c", ALONE, ranks=2, timeout=30)
+    ended = python("-c", ALONE, ranks=2)
     assert ended.returncode == 2
 
 

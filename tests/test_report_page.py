@@ -60,8 +60,7 @@ def test_tier_and_rail_are_selected(page):
 def test_wheel_zooms_and_double_click_returns(page):
     before = page.value("view[1] - view[0]")
     page.mouse("#timeline", "mouseWheel", deltaX=0, deltaY=-120)
-    page.value("new Promise(r => setTimeout(r, 100))")
-    assert page.value("view[1] - view[0]") < before
+    page.wait(f"view[1] - view[0] < {before}")
     page.value("document.getElementById('timeline').dispatchEvent(new MouseEvent('dblclick'))")
     assert page.value("view[1] - view[0]") == before
 

@@ -13,7 +13,7 @@ import pytest
 
 from netsim.config.slurm import Slurm
 from netsim.study.batch import run_job, study_job
-from tests.conftest import ROOT, _environment, mpirun
+from tests.conftest import PATIENCE_S, ROOT, _environment, filled, mpirun
 
 MINUTE = 60 * 10**12
 RUN = """
@@ -94,13 +94,13 @@ class Node:
         self.folder, self.late = folder, ""
         self.environment = _environment({"SLURM_CONF": conf, "PATH": bin_first, "NETSIM_RANKS_PER_NODE": "2"})
 
-    def call(self, *words: str, seconds: float = 60) -> str:
-        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=seconds)
+    def call(self, *words: str) -> str:
+        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def netsim(self, *words: str, seconds: float = 60) -> str:
-        return self.call(sys.executable, "-m", "netsim", *words, seconds=seconds)
+    def netsim(self, *words: str) -> str:
+        return self.call(sys.executable, "-m", "netsim", *words)
 
     def submit(self, file: str, *words: str) -> str:
         return str(json.loads(self.netsim("submit", file, "--json", *words).splitlines()[-1])["job"])
@@ -108,16 +108,23 @@ class Node:
     def state(self, job: str) -> set[str]:
         return set(self.call("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").split())
 
-    def wait(self, job: str, *states: str, seconds: float = 120) -> set[str]:
-        end = time.monotonic() + seconds
+    def wait(self, job: str, *states: str) -> set[str]:
+        end = time.monotonic() + PATIENCE_S
         while not (now := self.state(job)) <= set(states):
             assert time.monotonic() < end and not now & {"FAILED", "TIMEOUT"}, f"{now}: {self.log(job)}"
             time.sleep(0.2)
         return now
 
+    def wait_until_played(self, out: str, job: str) -> None:
+        """Wait until a run has simulated so much that it leaves something when it is told to end."""
+        end, reached = time.monotonic() + PATIENCE_S, filled(self.folder / out / "spool" / "frame.json")
+        while not reached():
+            assert time.monotonic() < end and self.state(job) <= {"PENDING", "RUNNING"}, f"{self.state(job)}: {self.log(job)}"
+            time.sleep(0.2)
+
     def ends_cut_short(self, out: str, job: str, states: set[str]) -> None:
         """Wait for the end in one of `states`, with results that say that they are not complete."""
-        end = time.monotonic() + 150
+        end = time.monotonic() + PATIENCE_S
         while not (now := self.state(job)) <= {"FAILED", "COMPLETED", "TIMEOUT"}:
             assert time.monotonic() < end, self.log(job)
             time.sleep(0.2)
@@ -138,7 +145,7 @@ def node(tmp_path_factory):
         pytest.skip("a Slurm of one node needs root, and mpirun")
     folder = tmp_path_factory.mktemp("slurm")
     script = str(ROOT / "tests" / "slurm_node.sh")
-    up = subprocess.run([script, "start", str(folder)], capture_output=True, text=True, timeout=60)
+    up = subprocess.run([script, "start", str(folder)], capture_output=True, text=True, timeout=PATIENCE_S)
     try:
         assert up.returncode == 0, up.stderr
         work = folder / "work"
@@ -146,11 +153,11 @@ def node(tmp_path_factory):
         (work / "run.yaml").write_text(RUN)
         (work / "study.yaml").write_text(STUDY)
         one = Node(work, up.stdout.strip())
-        one.netsim("run", "run.yaml", "--quiet", seconds=300)  # compiles what the jobs need
+        one.netsim("run", "run.yaml", "--quiet")  # compiles what the jobs need
         one.late = one.submit("run.yaml", "--out", "late", *LONG, "--set", "slurm.time=2 min")
         yield one
     finally:
-        subprocess.run([script, "stop", str(folder)], timeout=60)
+        subprocess.run([script, "stop", str(folder)], timeout=PATIENCE_S)
 
 
 def test_a_job_runs_over_mpi_and_leaves_its_results(node):
@@ -176,8 +183,9 @@ def test_a_cancelled_job_ends_and_the_next_one_runs(node):
     job = node.submit("run.yaml", "--out", "cancelled", *LONG)
     node.wait(job, "RUNNING")
     node.call("scancel", job)
-    assert node.wait(job, "CANCELLED", seconds=60) == {"CANCELLED"}
-    assert not (node.folder / "cancelled" / "summary.json").exists()
+    assert node.wait(job, "CANCELLED") == {"CANCELLED"}
+    summary = node.folder / "cancelled" / "summary.json"  # there if the run had begun when it was cancelled
+    assert not summary.exists() or not json.loads(summary.read_text())["complete"]
     node.wait(node.submit("run.yaml", "--out", "next"), "COMPLETED")
 
 
@@ -186,6 +194,7 @@ def test_told_to_end_or_at_the_end_of_its_own_clock_a_run_writes_what_it_has(nod
     told = node.submit("run.yaml", "--out", "told", *LONG)
     clock = node.submit("run.yaml", "--out", "clock", *LONG, "--set", "simulate.max_wall=5 s")
     assert node.wait(clock, "COMPLETED") == {"COMPLETED"}
+    node.wait_until_played("told", told)
     node.call("scancel", "--batch", "--signal=TERM", told)
     node.ends_cut_short("told", told, {"FAILED"})  # 143, as if the signal had ended it
     node.ends_cut_short("clock", clock, {"COMPLETED"})

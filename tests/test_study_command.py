@@ -1,14 +1,12 @@
 """`netsim study` as a user starts it: table, figures, page, parts, and a kill -9 in the middle."""
 
 import csv
-import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import start
+from tests.conftest import PATIENCE_S, start
 
 STUDY = """
 name: small
@@ -45,9 +43,28 @@ def _table(folder: Path) -> list[dict[str, str]]:
     with (folder / "table.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
+KILLED = """
+import os, signal, sys
+from netsim.cli import main
+from netsim.study import pool
+from netsim.study.results import Result
+
+receive, ended = pool._receive, []
+
+def receive_three(*words):
+    found = receive(*words)
+    ended.extend([found] if isinstance(found, Result) else [])
+    if len(ended) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+pool._receive = receive_three
+sys.exit(main.main())
+"""
+
 
 def test_killed_in_the_middle_and_started_again_gives_the_same_table(study, netsim):
-    whole = netsim("study", "study.yaml", "--jobs", "1", "--out", "whole", "--page", "pages", timeout=300)
+    whole = netsim("study", "study.yaml", "--jobs", "1", "--out", "whole", "--page", "pages")
     assert whole.returncode == 0, whole.stderr
     rows = _table(study / "whole")
     assert [r["status"] for r in rows] == ["done", "done", "illegal"] * 4
@@ -58,17 +75,13 @@ def test_killed_in_the_middle_and_started_again_gives_the_same_table(study, nets
     assert f"{times['50', '32'] / times['400', '32']:.2f} times as fast" in page and "the best is 400, 32" in page
     assert sorted(p.name for p in (study / "pages").iterdir()) == ["small.md", "small_1.svg", "small_2.svg", "small_3.svg"]
 
-    process = start(1, ["-m", "netsim", "study", "study.yaml", "--jobs", "2", "--out", "cut", "--quiet"], study, {})
+    process = start(1, ["-c", KILLED, "study", "study.yaml", "--jobs", "2", "--out", "cut", "--quiet"], study, {})
+    process.communicate(timeout=PATIENCE_S)  # until its workers, which have the same pipes, have ended too
+    assert process.returncode == -signal.SIGKILL
     points = study / "cut" / "points"
-    while len(list(points.glob("*.json"))) < 3:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    time.sleep(1.0)  # its workers end with it
     kept = {p.name: p.stat().st_mtime_ns for p in points.glob("*.json")}
     assert 3 <= len(kept) < len(rows)
-    again = netsim("study", "study.yaml", "--jobs", "1", "--out", "cut", timeout=300)
+    again = netsim("study", "study.yaml", "--jobs", "1", "--out", "cut")
     assert again.returncode == 0, again.stderr
     assert {p.name: p.stat().st_mtime_ns for p in points.glob("*.json")}.items() >= kept.items()
     assert (study / "cut" / "table.csv").read_bytes() == (study / "whole" / "table.csv").read_bytes()
@@ -76,11 +89,11 @@ def test_killed_in_the_middle_and_started_again_gives_the_same_table(study, nets
 
 def test_parts_make_the_whole_and_collect_says_what_is_missing(study, netsim):
     assert netsim("study", "study.yaml", "--count").stdout.strip() == "12"
-    assert netsim("study", "study.yaml", "--part", "1/3", "--out", "parts", "--jobs", "1", timeout=300).returncode == 0
+    assert netsim("study", "study.yaml", "--part", "1/3", "--out", "parts", "--jobs", "1").returncode == 0
     some = netsim("study", "study.yaml", "--collect", "--out", "parts")
     assert some.returncode == 0 and "8 of 12 points have no result" in some.stdout
     assert [r["status"] for r in _table(study / "parts")] == ["missing", "done", "missing"] * 4
-    assert netsim("study", "study.yaml", "--part", "0/3", "--out", "parts", "--jobs", "1", timeout=300).returncode == 0
+    assert netsim("study", "study.yaml", "--part", "0/3", "--out", "parts", "--jobs", "1").returncode == 0
     assert netsim("study", "study.yaml", "--out", "parts", "--count").stdout.strip() == "4"
     wrong = netsim("study", "study.yaml", "--part", "3/3")
     assert wrong.returncode == 2 and "expected I/N with I below N" in wrong.stderr
@@ -88,6 +101,6 @@ def test_parts_make_the_whole_and_collect_says_what_is_missing(study, netsim):
 
 def test_nothing_that_can_be_is_an_error(study, netsim):
     (study / "study.yaml").write_text(STUDY.replace("[16, 32, 40]", "[40]"))
-    done = netsim("study", "study.yaml", "--jobs", "1", timeout=300)
+    done = netsim("study", "study.yaml", "--jobs", "1")
     assert done.returncode == 2 and "multiple of micro_batch x dp" in done.stderr
     assert "Traceback" not in done.stderr

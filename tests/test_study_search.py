@@ -3,7 +3,7 @@
 import csv
 import itertools
 import json
-import time
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,15 +99,23 @@ def test_memory_and_estimates_say_why_the_others_lost(tmp_path):
 
 
 def test_a_thousand_layouts_a_second():
-    """The better of two, since other programs may take the core; kernels are compiled before."""
+    """Counted in calls of functions, of which one takes half a microsecond on a slow core: the clock would tell what else the core does."""
     run = from_data(BASE | {"topology": {"use": "dgx_h100", "nodes": 8}, "workload": BASE["workload"] | {"global_batch": 128}})
     search = Search(name="x", base="")
     estimated(run, replace(search, space=replace(GRID, tp=(2,))))
-    rates = []
-    for _ in range(2):
-        began = time.process_time()
-        rates.append(len(estimated(run, search)) / (time.process_time() - began))
-    assert max(rates) >= 1000, rates
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        found = estimated(run, search)
+    finally:
+        sys.setprofile(before)
+    assert len(found) > 3000 and calls < 2000 * len(found)
 
 
 def test_knobs_are_turned_towards_the_best_and_the_same_seed_repeats():
@@ -129,7 +137,7 @@ def test_command_finds_and_explains(tmp_path, netsim):
         "space: {tp: [4, 8], pp: [1, 2], vpp: [1], cp: [1], micro_batch: [1], recompute: [none], sharding: [optimizer]}\n"
         "knobs: [{field: workload.data_parallel.bucket_size, low: 10000000, high: 1000000000, whole: true}]\ntrials: 4\n"
     )
-    done = netsim("search", "search.yaml", "--jobs", "1", "--json", timeout=300)
+    done = netsim("search", "search.yaml", "--jobs", "1", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["layouts"] == 4 and 0.2 < said["mfu"] < 0.7 and said["knobs"]

@@ -3,25 +3,15 @@
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
 
 import netsim as package
-from tests.conftest import start
+from tests.conftest import PATIENCE_S, filled, start, until
 from tests.telemetry_runs import SMALL, simulated
 
 LONG = ("run", "runs/h100_16.yaml", *(w for s in (*SMALL, "simulate.iterations=100000", "telemetry.interval=10 ms") for w in ("--set", s)))
-
-
-def until(process, reached, seconds):
-    """Wait until a run has got so far; fails when it ends before."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def commands_say_incomplete(netsim, out, tmp_path):
@@ -39,7 +29,7 @@ def going(tmp_path):
     simulated(tmp_path / "warm")  # compiles what the process would have to
     process = start(1, ["-m", "netsim", *LONG, "--out", str(tmp_path / "out")], os.getcwd(), {})
     log = tmp_path / "out" / "spool" / "log.bin"
-    until(process, lambda: log.exists() and log.stat().st_size > 1 << 20, 90)
+    until(process, lambda: log.exists() and log.stat().st_size > 1 << 20)
     yield process, tmp_path / "out"
     process.kill()
     process.communicate()
@@ -62,7 +52,7 @@ def test_killed_run_is_read_from_its_spool(going, netsim, tmp_path):
 def test_sigterm_writes_what_there_is(going):
     process, out = going
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 143
     assert sorted(p.name for p in out.iterdir()) == ["result.h5", "summary.json"]
     assert json.loads((out / "summary.json").read_text())["complete"] is False
@@ -84,8 +74,8 @@ def flows_going(request, tmp_path):
     file, *settings = PLAIN[request.param]
     words = [w for s in settings for w in ("--set", s)]
     process = start(1, ["-m", "netsim", "run", file, *words, "--out", str(tmp_path / "out"), "--quiet"], os.getcwd(), {})
-    until(process, (tmp_path / "out" / "spool" / "frame.json").exists, 240)
-    time.sleep(1)
+    spool = tmp_path / "out" / "spool"
+    until(process, filled(spool / "frame.json", spool / ("log.bin" if request.param == "flow" else "samples-bytes-0.bin")))
     yield process, tmp_path / "out"
     process.kill()
     process.communicate()
@@ -107,7 +97,7 @@ def test_killed_traffic_is_read_from_its_spool(flows_going, netsim, tmp_path):
 def test_sigterm_stops_traffic(flows_going):
     process, out = flows_going
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 143
     assert sorted(p.name for p in out.iterdir()) == ["flows.csv", "result.h5", "summary.json"]
     summary = json.loads((out / "summary.json").read_text())
@@ -124,14 +114,10 @@ def test_ranks_stop_together(tmp_path):
     simulated(tmp_path / "warm", *PACKETS)
     settings = [w for s in (*PACKETS, "simulate.iterations=100000") for w in ("--set", s)]
     process = start(2, ["-m", "netsim", "run", "runs/h100_16.yaml", *settings, "--out", str(tmp_path / "out")], os.getcwd(), {})
-    samples, deadline = tmp_path / "out" / "spool" / "samples-bytes-1.bin", time.monotonic() + 90
     try:
-        while not samples.exists():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(process, filled(tmp_path / "out" / "spool" / "samples-bytes-1.bin"))
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     # Open MPI's launcher ends with a code of its own when it is told to stop

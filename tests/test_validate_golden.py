@@ -16,7 +16,8 @@ SLACK = 0.002
 """How far an error may move without a --bless: rounding of kernel times over platforms."""
 
 
-def test_errors_of_forty_rows(bless: bool) -> None:
+def test_errors_of_forty_rows(bless: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netsim.validate.run.LIMIT_S", float("inf"))  # as long as a busy machine takes
     wanted = json.loads(GOLDEN.read_text())
     rows = [row for row in read(TABLE, "training") if str(row.line) in wanted]
     assert len(rows) == len(wanted) == 40
