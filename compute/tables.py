@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compute.kernels import Kernel
+from compute.kernels import DTYPE_BYTES, GEMM_KINDS, Kernel
 from netsim.errors import InputError, did_you_mean
 
 FOLDER = Path(__file__).parent / "tables"
@@ -48,7 +48,7 @@ def find(name: str) -> Path:
 def read(name: str) -> list[Row]:
     """Rows of a table; `InputError` names file and line of every row that cannot be read."""
     path, rows, wrong = find(name), [], []
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
         lines = csv.DictReader(file)
         missing = [c for c in COLUMNS[:-3] if c not in (lines.fieldnames or ())]
         if missing:
@@ -65,13 +65,18 @@ def read(name: str) -> list[Row]:
 
 def _row(entry: dict[str, str]) -> Row:
     fields: dict[str, Any] = {name: _value(name, entry[name]) for name in Kernel._fields if entry[name] != ""}
+    kernel = Kernel(**fields)
+    directions = ("fwd", "dgrad", "wgrad") if kernel.kind in GEMM_KINDS else ("fwd", "bwd")
+    for name, known in (("direction", directions), ("dtype", tuple(DTYPE_BYTES))):
+        if entry[name] not in ("", *known):
+            raise ValueError(f"{name} '{entry[name]}', not one of {', '.join(known)}")
     try:
         time_us = float(entry["time_us"])
     except ValueError:
         time_us = 0.0
     if not 0 < time_us < float("inf"):
         raise ValueError(f"time_us '{entry['time_us']}'")
-    return Row(Kernel(**fields), time_us, entry.get("fused") or "", entry.get("library") or "", entry.get("source") or "")
+    return Row(kernel, time_us, entry.get("fused") or "", entry.get("library") or "", entry.get("source") or "")
 
 
 def _value(name: str, text: str) -> str | int | bool:

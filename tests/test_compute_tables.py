@@ -28,7 +28,18 @@ def test_what_is_written_is_read_back(tmp_path):
     assert tables.read(str(tmp_path / "t.csv")) == rows
 
 
-@pytest.mark.parametrize(("change", "said"), [({"m": "x"}, "m 'x'"), ({"time_us": "0"}, "time_us '0'"), ({"time_us": ""}, "time_us ''")])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"m": "x"}, "m 'x'"),
+        ({"time_us": "0"}, "time_us '0'"),
+        ({"time_us": ""}, "time_us ''"),
+        ({"time_us": "inf"}, "time_us 'inf'"),
+        ({"dtype": "int8"}, "dtype 'int8', not one of bf16, "),
+        ({"direction": "bwd"}, "direction 'bwd', not one of fwd, dgrad, wgrad"),
+        ({"kind": "attention", "direction": "dgrad"}, "direction 'dgrad', not one of fwd, bwd"),
+    ],
+)
 def test_wrong_rows_are_named_by_file_and_line(tmp_path, change, said):
     path = tmp_path / "t.csv"
     good = {"kind": "gemm", "direction": "fwd", "dtype": "bf16", "m": "1", "n": "1", "k": "1", "time_us": "5"}
@@ -39,6 +50,9 @@ def test_wrong_rows_are_named_by_file_and_line(tmp_path, change, said):
 
 def test_a_table_that_is_none_and_one_that_is_missing(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"t\.csv:1: expected a kernel table with columns"):
+        tables.read(str(tmp_path / "t.csv"))
+    (tmp_path / "t.csv").write_bytes(b"\x91\xff\x00\n")
     with pytest.raises(InputError, match=r"t\.csv:1: expected a kernel table with columns"):
         tables.read(str(tmp_path / "t.csv"))
     with pytest.raises(InputError, match=r"got 'h10\.csv'; did you mean 'h100\.csv'"):
