@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from netsim.config import load
+from netsim.errors import InputError
+from netsim.network.packet.engine import PacketEngine
 from netsim.progress import Progress
 from netsim.simulate import simulate
 from netsim.telemetry.read import open_run
@@ -105,3 +107,30 @@ def test_link_that_fails_and_returns(tmp_path):
     _, rows = run(tmp_path, *FABRIC, *matrix((0, 1)), fault, "network.congestion_control.name=none")
     again = 0.883 + 1.466 + 1.3  # us: what was on the wire, the first packet after the return to the receiver, its word to the sender
     assert fct(rows) == [pytest.approx(45.2842 + 15 + again, abs=0.1)]
+
+
+def test_link_that_is_gone_for_long(tmp_path):
+    """Longer than a run may be silent: it goes on when the link returns, and is sampled then."""
+    fault = "topology.faults=[{link: nic n0.0 -> leaf 0, rate: 0, from: 10 us, until: 300 ms}]"
+    _, rows = run(tmp_path, *FABRIC, *matrix((0, 1)), fault, "network.congestion_control.name=none", "telemetry.interval=1 ms")
+    assert fct(rows) == [pytest.approx(45.2842 + 300_000 - 10, abs=5)]
+    with open_run(tmp_path) as result:
+        link = list(result["links/name"]).index("nic n0.0 -> leaf 0")
+        assert np.flatnonzero(result.series(link)).tolist() == [0, 300]
+        assert result.series(link).sum() == pytest.approx(result["links/bytes"][link], rel=1e-6)
+
+
+@pytest.mark.parametrize(("engine", "said"), [("flow", "1 flows that can never end"), ("packet", "every way between them has failed")])
+def test_link_that_never_returns(engine, said, tmp_path):
+    fault = "topology.faults=[{link: nic n0.0 -> leaf 0, rate: 0, from: 10 us}]"
+    settings = (*FABRIC, *matrix((0, 1), (2, 3)), f"network.engine={engine}", "network.congestion_control.name=none")
+    with pytest.raises(InputError, match=said):
+        run(tmp_path, *settings, fault)
+
+
+def test_flows_that_never_end_are_an_error(tmp_path, monkeypatch):
+    """As in a deadlock: nothing moves any more, and a flow has not ended."""
+    ends = PacketEngine.flow_ends
+    monkeypatch.setattr(PacketEngine, "flow_ends", lambda self: np.where(np.arange(2) == 1, -1, ends(self)))
+    with pytest.raises(InputError, match="1 flows can never end; a lossless network may be in deadlock"):
+        run(tmp_path, *FABRIC, *matrix((0, 1), (2, 3)), "telemetry.interval=1 ms")

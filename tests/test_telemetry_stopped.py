@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import netsim as package
+from netsim.errors import InputError
+from netsim.simulate import record
+from netsim.telemetry.spool import Spool
 from tests.conftest import PATIENCE_S, filled, start, until
 from tests.telemetry_runs import SMALL, simulated
 
@@ -151,6 +154,36 @@ def test_no_room_for_the_spool_is_one_line(python, tmp_path):
     assert result.stderr.count("\n") == 1
     assert str(tmp_path / "out") in result.stderr and "file too large" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_no_room_later_ends_the_run_with_what_there_is(python, tmp_path):
+    simulated(tmp_path / "warm")
+    words = ("run", os.path.abspath("runs/h100_16.yaml"), *LONG[2:], "--out", tmp_path / "out", "--quiet")
+    result = python("-c", limited(3 << 20) + "from netsim.cli.main import main; sys.exit(main())", *words)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert str(tmp_path / "out") in result.stderr and "file too large" in result.stderr
+    with package.open_run(tmp_path / "out") as run:
+        assert not run.complete and run["links/bytes"].sum() > 0
+
+
+def test_a_result_is_read_though_its_summary_could_not_be_written(tmp_path):
+    (tmp_path / "summary.json").mkdir()
+    with pytest.raises(InputError, match=r"summary\.json: expected a place that can be written; got: is a directory"):
+        simulated(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["result.h5", "summary.json"]
+    with package.open_run(tmp_path) as run:
+        assert run.complete
+
+
+@pytest.mark.parametrize("settings", [(), PACKETS], ids=["flow", "packet"])
+def test_the_spool_gets_all_transfers(settings, tmp_path, monkeypatch):
+    kept, told = [], []
+    append, happened = Spool.log, record.happened
+    monkeypatch.setattr(Spool, "log", lambda self, part: (kept.append(part), append(self, part)))
+    monkeypatch.setattr(record, "happened", lambda gpus, log, *more: (told.append(log), happened(gpus, log, *more))[1])
+    simulated(tmp_path, *settings)
+    for column, whole in zip(zip(*kept, strict=True), *told, strict=True):
+        assert np.concatenate(column).tolist() == whole.tolist()
 
 
 def test_no_room_for_the_result_is_one_line(python, tmp_path):

@@ -114,7 +114,7 @@ def run_engine(
             report(share(), int(gpus.scalar[executor.NOW]))
         if stop():
             break
-    whole.add(carried.log())
+    book(carried.log())
     if complete:
         _ended(gpus)
         report(1.0, int(gpus.end.max()))

@@ -18,7 +18,7 @@ from netsim.telemetry.channels import chosen
 from netsim.telemetry.frame import Frame, Happened
 from netsim.telemetry.series import Loads, Log, bundle_bytes
 from netsim.telemetry.spool import NO_RESENT, SHARED, Spool
-from netsim.telemetry.write import result_file, write_run, written
+from netsim.telemetry.write import result_file, whole, write_run
 from workload.api import Segments
 
 if TYPE_CHECKING:
@@ -108,14 +108,10 @@ def write(made: Frame, done: Happened, figures: dict[str, Any], out: Path, spool
     except InputError:
         spool.abandon()
         raise
-    took = {"wall_s": time.perf_counter() - began, "telemetry_s": spool.clock.spent_s}
-    figures = figures | took
-    path = out / "summary.json"
-    with written(path):
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
     spool.remove()
+    took = {"wall_s": time.perf_counter() - began, "telemetry_s": spool.clock.spent_s}
+    with whole(out / "summary.json") as part:
+        part.write_text(json.dumps(figures | took, indent=1) + "\n", encoding="utf-8")
     return took
 
 

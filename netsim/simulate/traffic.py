@@ -30,13 +30,13 @@ from netsim.telemetry.frame import Frame, Happened
 from netsim.telemetry.frame import joined as joined_samples
 from netsim.telemetry.series import Loads, Log, bundle_bytes
 from netsim.telemetry.spool import NO_RESENT, SHARED, Spool
-from netsim.telemetry.write import written
+from netsim.telemetry.write import whole
 from netsim.units import format_time
 
 NO_LOADS = Loads(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
 Report = Callable[[float, int], None]
 SILENCE_PS = 100_000_000_000
-"""Simulated time without a byte after which a packet run is asked whether it can end at all."""
+"""Simulated time without a byte, and with no change of a link to come, after which a packet run is asked whether it can end at all."""
 STEP_PS = 1_000_000
 """Simulated time at least between two looks at the packet engine."""
 
@@ -196,19 +196,20 @@ def _packets(
             next_sample = sampler(until)
         now, stops = planes.exchange([engine.counters()["bytes"][nic].sum(), stop()])
         moving = until if now > sent else max(moving, last_start)
-        if until > moving + SILENCE_PS:
+        silent = until > moving + SILENCE_PS and engine.next_change == PS_NEVER
+        if silent:
             planes.advance(int(PS_NEVER))
         found, resent = world.allgather(engine.flow_ends()).max(axis=0), engine.flow_resent()
         ends[:] = np.maximum(found, 0)
         spool.resent(_grown(again, resent))
         again, complete, stopping = resent, bool((found >= 0).all()), stops > 0
-        if until > moving + SILENCE_PS and not complete:
+        if silent and not complete:
             raise InputError(f"network: {int((found < 0).sum())} flows can never end; a lossless network may be in deadlock")
         step = step * 2 if now - sent < total / 200 else max(step // 2, STEP_PS)
         sent = now
         report(min(1.0, sent / total), until)
-    sampler.take(engine.now_ps // run.telemetry.interval)
     end = int(ends.max()) if complete else engine.now_ps
+    sampler.take(min(engine.now_ps, end) // run.telemetry.interval)
     sent_bytes = (32 + 8 * len(ends)) * planes.exchanges
     share = Share(planes.played_s, planes.waited_s, planes.exchanges, sent_bytes, engine.windows, planes.n_planes, planes.most_ranks)
     share = share._replace(hand_over_s=planes.hand_over_s).with_part(planes.part, np.arange(world.size))
@@ -269,12 +270,9 @@ def _happened(
 def _table(flows: Flows, done: Happened, path: Path) -> None:
     """A row for every flow; those that have not ended have no end."""
     columns = zip(flows.src.tolist(), flows.dst.tolist(), flows.nbytes.tolist(), flows.start_ps.tolist(), done.ended.tolist(), strict=True)
-    part = path.with_name(path.name + ".part")
-    with written(path):
-        with open(part, "w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(["flow", "src", "dst", "bytes", "start_us", "end_us", "fct_us"])
-            for i, (src, dst, nbytes, start, end) in enumerate(columns):
-                when = [f"{end / 1e6:.6f}", f"{(end - start) / 1e6:.6f}"] if end else ["", ""]
-                table.writerow([i, src, dst, nbytes, f"{start / 1e6:.6f}", *when])
-        part.replace(path)
+    with whole(path) as part, open(part, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["flow", "src", "dst", "bytes", "start_us", "end_us", "fct_us"])
+        for i, (src, dst, nbytes, start, end) in enumerate(columns):
+            when = [f"{end / 1e6:.6f}", f"{(end - start) / 1e6:.6f}"] if end else ["", ""]
+            table.writerow([i, src, dst, nbytes, f"{start / 1e6:.6f}", *when])

@@ -3,7 +3,8 @@
 A spool is a folder beside the result file: the frame as it is known before the start, the log of transfers as it grows (appended to),
 and the arrays in which GPUs book their operations, which are files mapped into memory: what was written is in the kernel's page cache
 and outlives the process. Ranks that sample a network of their own append to a file each. Room for mapped files is taken at the start, so
-that a full disk is an error then and not a bus error later. A run that ends writes its result file and removes the spool.
+that a full disk is an error then and not a bus error later; one that fills up while the run goes on ends it, and what is in the spool
+can be read. A run that ends writes its result file and removes the spool.
 """
 
 import io
@@ -116,7 +117,8 @@ class Spool:
         try:
             return work()
         except OSError as error:
-            self.remove()
+            if not (self.folder / "frame.json").exists():
+                self.remove()
             raise unwritable(self.folder, error) from None
 
     def abandon(self) -> None:

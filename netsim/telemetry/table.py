@@ -1,5 +1,6 @@
 """Tables in HDF5: one dataset per column, all of the same length, under a temporary name until the file is whole."""
 
+import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,15 +10,16 @@ import h5py
 import numpy as np
 
 from netsim.errors import InputError
+from netsim.telemetry.write import whole
 
 FILETYPE = "netsim-table"
 VERSION = (1, 0)
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any]], attributes: Mapping[str, Any], units: Mapping[str, str]) -> None:
-    """Write columns of text or numbers (None becomes NaN, or empty text) to `path`."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with h5py.File(part, "w") as file:
+    """Write columns of text or numbers (None becomes NaN, or empty text) to `path`; InputError, naming it, where that cannot be."""
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
         file.attrs["filetype"] = FILETYPE
         file.attrs["version"] = VERSION
         file.attrs["columns"] = list(columns)
@@ -28,7 +30,8 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any]], attributes: Ma
             data = [("" if text else np.nan) if value is None else value for value in values]
             dataset = file.create_dataset(f"table/{name}", data=np.array(data, dtype=h5py.string_dtype() if text else None))
             dataset.attrs["unit"] = units.get(name, "")
-    os.replace(part, path)
+    with whole(path, f".{os.getpid()}") as part:  # several jobs may write the table of a study
+        part.write_bytes(buffer.getbuffer())
 
 
 def read_table(path: Path) -> dict[str, list[Any]]:

@@ -66,13 +66,25 @@ def result_file(path: Path, attributes: Mapping[str, Any]) -> Iterator[Writer]:
     Raises InputError, naming the path, where the file cannot be written. HDF5 itself does not survive a disk that becomes full, hence the
     memory: as much as the compressed file takes.
     """
-    part, buffer = path.with_name(path.name + ".part"), io.BytesIO()
+    buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         write_head(file, attributes)
         yield Writer(file)
-    with written(path), _removed(part):
+    with whole(path) as part:
         part.write_bytes(buffer.getbuffer())
-        os.replace(part, path)
+
+
+@contextmanager
+def whole(path: Path, tag: str = "") -> Iterator[Path]:
+    """Give a temporary name, with `tag` in it, to write to; the file takes its own name only if nothing fails, and else is gone."""
+    part = path.with_name(f"{path.name}{tag}.part")
+    with written(path):
+        try:
+            yield part
+            os.replace(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 @contextmanager
@@ -87,15 +99,6 @@ def written(path: Path) -> Iterator[None]:
 def unwritable(path: Path, error: OSError) -> InputError:
     """The line for a file that cannot be written."""
     return InputError(f"{path}: expected a place that can be written; got: {(error.strerror or str(error)).lower()}")
-
-
-@contextmanager
-def _removed(part: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def write_head(file: h5py.File, attributes: Mapping[str, Any]) -> None:
