@@ -219,14 +219,15 @@ def start() -> Comm:
 
 
 def _workers(mpi: Any) -> Comm:
-    """As many ranks of each node as it has cores for; NETSIM_RANKS_PER_NODE sets another number."""
+    """As many ranks of each node as it has cores for; NETSIM_RANKS_PER_NODE sets another number, of at least 1."""
     everyone = mpi.COMM_WORLD
     node = everyone.Split_type(mpi.COMM_TYPE_SHARED, everyone.Get_rank())
     cores = len(set().union(*node.allgather(os.sched_getaffinity(0))))
-    most = os.environ.get("NETSIM_RANKS_PER_NODE", "")
-    works = node.Get_rank() < (int(most) if most.isdigit() else cores)
+    said = os.environ.get("NETSIM_RANKS_PER_NODE", "")
+    most = max(1, int(said)) if said.isdigit() else cores
+    works = node.Get_rank() < most
     part = everyone.Split(int(not works), everyone.Get_rank())
-    workers = min(node.Get_size(), int(most)) if most.isdigit() else 0
+    workers = min(node.Get_size(), most)
     crowded = max(everyone.allgather(workers - cores)) > 0
     return _MpiComm(mpi, part, crowded) if works else _Idle()
 
