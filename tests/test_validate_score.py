@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim.validate.report import document
+from netsim.validate.report import aims, document
 from netsim.validate.rows import Row
 from netsim.validate.score import layouts, scaling, score, spearman
 from netsim.validate.training import Result
@@ -51,6 +51,10 @@ def test_growth_of_a_series_is_at_equal_batch_per_gpu() -> None:
     ]
     ((_, fewest, most, measured, predicted),) = scaling(rows)
     assert (fewest, most) == (8, 32) and measured == pytest.approx(1.0) and predicted == pytest.approx(1.2)
+
+
+def test_what_did_not_run_is_neither_met_nor_missed() -> None:
+    assert all(line.endswith(" - |") for line in aims([]).splitlines()[2:])
 
 
 def test_the_document_has_every_row_and_no_nan() -> None:

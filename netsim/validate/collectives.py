@@ -125,7 +125,9 @@ def read(path: Path) -> tuple[list[Row], dict[str, str]]:
     """Read the rows that can be simulated, and the tables left out with the reason."""
     rows: list[Row] = []
     left: dict[str, str] = {}
-    for line in csv.DictReader(path.open()):
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
         why = reason_left_out(line)
         if why:
             left.setdefault(line["table_id"], why)

@@ -50,7 +50,7 @@ def aims(results: Sequence[Result]) -> str:
             "",
             "",
             "",
-            "yes" if rank >= 0.9 else "no",
+            "-" if math.isnan(rank) else "yes" if rank >= 0.9 else "no",
         ]
     )
     return table(("group", "ran", "median", "aim", "p90", "aim", "bias", "met"), rows)
