@@ -10,7 +10,7 @@ import pytest
 import netsim as package
 from netsim.errors import InputError
 from netsim.simulate import record
-from netsim.telemetry.spool import Spool
+from netsim.telemetry.spool import Spool, read_happened
 from tests.conftest import PATIENCE_S, filled, start, until
 from tests.telemetry_runs import SMALL, simulated
 
@@ -78,7 +78,14 @@ def flows_going(request, tmp_path):
     words = [w for s in settings for w in ("--set", s)]
     process = start(1, ["-m", "netsim", "run", file, *words, "--out", str(tmp_path / "out"), "--quiet"], os.getcwd(), {})
     spool = tmp_path / "out" / "spool"
-    until(process, filled(spool / "frame.json", spool / ("log.bin" if request.param == "flow" else "samples-bytes-0.bin")))
+
+    def moved():
+        if not (spool / "frame.json").exists():
+            return False
+        happened = read_happened(spool)
+        return happened.moved.sum() + happened.counters.get("bytes", np.zeros(1)).sum() > 0
+
+    until(process, moved)
     yield process, tmp_path / "out"
     process.kill()
     process.communicate()
