@@ -33,6 +33,14 @@ def test_wgrad_into_fp32_reads_and_writes_the_gradient():
     assert moved_bytes(plain._replace(accumulate=True)) - moved_bytes(plain) == 4 * 100 * 200
 
 
+def test_attention_moves_queries_and_outputs_of_all_heads_but_keys_and_values_of_theirs():
+    kernel = Kernel("attention", batch=3, seq_q=100, seq_kv=300, heads=8, kv_heads=2, head_dim=192, head_dim_v=128)
+    queries, outputs, keys, values = 100 * 8 * 192, 100 * 8 * 128, 300 * 2 * 192, 300 * 2 * 128
+    assert moved_bytes(kernel) == 2 * 3 * (queries + outputs + keys + values)
+    assert moved_bytes(kernel._replace(direction="bwd")) == 2 * moved_bytes(kernel)
+    assert moved_bytes(kernel._replace(head_dim_v=0)) == 2 * 3 * 2 * (queries + keys)
+
+
 def test_ideal_time_is_the_higher_roof_and_an_empty_kernel():
     card = cards.card("h100")
     big = Kernel("gemm", m=8192, n=8192, k=8192)

@@ -175,6 +175,29 @@ def test_interval_follows_from_kernel_times(tmp_path):
     assert sum(entry["share"] for entry in origin["missed"]) < 1
 
 
+def test_figures_are_means_over_gpus_of_one_iteration(tmp_path):
+    summary, result = run(tmp_path / "run", *LAYOUTS["tp2 pp4 dp4"], "simulate.iterations=3")
+    with result:
+        assert summary["iterations"] == 3 and summary["iteration_time_s"] == pytest.approx(result.end_ps * 1e-12 / 3)
+        work = result.config["workload"]
+        assert summary["tokens_per_s"] == pytest.approx(work["global_batch"] * work["sequence"] / summary["iteration_time_s"])
+        assert summary["mfu"] == pytest.approx(summary["tflops_per_gpu"] / summary["peak_tflops"])
+        names, program = result.names("categories"), result["gpus/program"]
+        for stage, said in [(None, summary), *enumerate(summary["stages"])]:
+            gpus = np.flatnonzero((program == stage) | (stage is None))
+            means = (result[f"gpus/{which}"][gpus].mean(axis=0) * 1e-12 / 3 for which in ("busy", "exposed"))
+            busy, exposed = (dict(zip(names, mean.tolist(), strict=True)) for mean in means)
+            assert said["compute_s"] == pytest.approx(sum(busy[name] for name in ("forward", "backward", "recompute", "other")))
+            assert said["optimizer_s"] == pytest.approx(busy["optimizer"]) and busy["optimizer"] > 0
+            assert said["bubble_s"] == pytest.approx(result["gpus/bubble"][gpus].mean() * 1e-12 / 3)
+            assert said["exposed_s"] == {name: pytest.approx(exposed[name]) for name in ("tp", "pp", "dp", "ep", "cp")}
+            if stage is None:
+                assert summary["other_s"] == pytest.approx(exposed["other"] + exposed["optimizer"])
+        busiest = [link["utilisation"] for link in summary["busiest_links"]]
+        share = result["links/bytes"] / result["links/rate"] / (result.end_ps * 1e-12)
+        assert busiest == sorted(busiest, reverse=True) and busiest[0] == pytest.approx(share.max(), abs=1e-3)
+
+
 def test_summary_has_the_promised_names(tmp_path):
     run(tmp_path / "run", *LAYOUTS["tp8 pp2 dp2"])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

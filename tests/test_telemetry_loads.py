@@ -61,6 +61,9 @@ def test_a_nic_is_loaded_by_the_pipeline_only(folder):
         calls = (run["operations/names"][run["flows/call"]] == "pp.sendrecv.forward").nonzero()[0]
         start, end = run["flows/start"][calls[0]] * 1e-12, run["flows/end"][calls[0]] * 1e-12
         assert loaders.of(up, (start, end))[0]["microbatch"] == "0"
+        mine = (run["loads/name"] == run["flows/call"][calls[0]]) & (run["loads/stage"] == 0) & (run["loads/microbatch"] == 0)
+        begun = run["loads/first"][mine] - run["flows/start"][calls[0]]
+        assert (begun > 1e6).all() and (begun < 1e8).all(), "bytes move some microseconds after the start, once a kernel is launched"
         path = run["paths/link"][run["paths/path"] == run["flows/path"][calls[0]]]
         assert [names[link].partition(" -> ")[2].split()[0] for link in path] == ["nic", "leaf", "nic", "n1.g0"]
 
