@@ -77,6 +77,25 @@ def test_engines_carry_the_same_bytes(tmp_path):
         assert result["links/bytes"].sum() >= 2 * packets["network_bytes"]
 
 
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_completion_times_count_from_the_start_of_each_flow(engine, tmp_path):
+    flows = "workload.flows=[{src: 0, dst: 1, bytes: 2 MiB, start: 70 us}, {src: 2, dst: 3, bytes: 1 MiB, start: 10 us}]"
+    settings = ("workload.pattern=matrix", flows, f"network.engine={engine}", "telemetry.interval=10 us")
+    summary, rows = run(tmp_path, *settings)
+    first, second = fct(rows)
+    assert 42 < first < 47 and 21 < second < 26
+    assert [float(row["end_us"]) - float(row["start_us"]) for row in rows] == pytest.approx([first, second])
+    said = summary["fct_us"]
+    assert (said["min"], said["max"], said["mean"]) == pytest.approx((second, first, (first + second) / 2), abs=1e-5)
+    assert said["p99"] == pytest.approx(second + 0.99 * (first - second), abs=1e-5)
+    wire = 2**21 * (4160 / 4096 if engine == "packet" else 1)
+    assert summary["network_bytes"] == pytest.approx(1.5 * wire) and summary["end_s"] == pytest.approx((70 + first) * 1e-6)
+    with open_run(tmp_path) as result:
+        series = result.series(list(result["links/name"]).index("nic n0.0 -> leaf 0"))
+        assert np.flatnonzero(series)[0] == 7, "an interval holds what moved in it"
+        assert series[8:11] == pytest.approx([500_000] * 3, rel=0.01)
+
+
 def test_no_flow_beats_its_link(tmp_path):
     _, rows = run(tmp_path, *FABRIC)
     bound = 2**21 / 50e9 * 1e6

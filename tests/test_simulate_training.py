@@ -8,7 +8,8 @@ import pytest
 from netsim.config import load
 from netsim.progress import Progress
 from netsim.simulate import simulate
-from netsim.simulate.model import slowdown
+from netsim.simulate.model import build, slowdown
+from netsim.simulate.packets import external
 from netsim.telemetry.read import open_run
 
 SMALL = ("topology.nodes=4", "workload.model.layers=8", "workload.global_batch=32")
@@ -34,6 +35,10 @@ LAYOUTS = {
         "workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2",
         "topology.faults=[{link: nic n2.3 -> leaf r3.s0, rate: 10 Gbps}]",
     ),
+    "slow link for a while": (
+        "workload.parallel.tp=8", "workload.parallel.pp=2", "workload.parallel.dp=2",
+        "topology.faults=[{link: nic n2.3 -> leaf r3.s0, rate: 2 Gbps, from: 50 ms, until: 200 ms}]",
+    ),
 }  # fmt: skip
 
 
@@ -58,7 +63,7 @@ def test_folded_equals_every_gpu(layout, tmp_path):
         assert few["gpus/timers"] == pytest.approx(all_["gpus/timers"], rel=1e-6, abs=1000)
         for name, over in full["timers"].items():
             assert folded["timers"][name] == pytest.approx(over, rel=1e-6, abs=1e-9)
-        if layout not in ("slow gpu", "slow link"):
+        if not layout.startswith("slow"):
             assert folded["gpus_simulated"] < 32
 
 
@@ -225,3 +230,23 @@ def test_packets_agree_with_the_fluid(tmp_path):
         row = result["links/series"]
         for link in np.flatnonzero(nic & (row >= 0)):
             assert result["series/bytes"][row[link]].sum() == pytest.approx(result["links/bytes"][link], rel=1e-4)
+
+
+CROSSED = ("topology.use=dgx_h100_superpod", "nccl.NCCL_CROSS_NIC=1", "nccl.NCCL_PXN_DISABLE=1")
+
+
+def test_calls_of_a_packet_over_several_rails_stay_with_the_fluid():
+    """The norm of the gradients, a few bytes, or it alone would tie rails together; messages between stages and buckets are packets."""
+    model = build(load("runs/h100_16.yaml", (*SMALL, *LAYOUTS["cp2"], *CROSSED, "network.engine=packet")))
+    moved = external(model, 4096)
+    sizes = {0: [], 1: []}
+    for place in np.flatnonzero(model.table.call_plan >= 0).tolist():
+        plan = model.table.plans[model.table.call_plan[place]]
+        outside = plan.edge_nic_src >= 0
+        if outside.any():
+            rails = np.unique(np.r_[plan.edge_nic_src[outside], plan.edge_nic_dst[outside]])
+            sizes[int(moved[place])].append((len(rails), int(plan.edge_bytes[outside].max())))
+        else:
+            assert moved[place] == 0
+    assert sizes[0] and all(rails > 1 and nbytes <= 4096 for rails, nbytes in sizes[0])
+    assert sizes[1] and any(rails == 1 for rails, _ in sizes[1]) and max(nbytes for _, nbytes in sizes[1]) > 1 << 20

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import netsim as package
+from netsim.config import load
 from netsim.errors import InputError
-from netsim.simulate import record
+from netsim.progress import Progress
+from netsim.simulate import record, simulate
 from netsim.telemetry.spool import Spool, read_happened
 from tests.conftest import PATIENCE_S, filled, start, until
 from tests.telemetry_runs import SMALL, simulated
@@ -146,6 +148,17 @@ def test_telemetry_does_not_depend_on_the_number_of_ranks(netsim, tmp_path):
         assert one.channels == two.channels and "series/queue_max" in one
         for channel in one.channels:
             assert (one[channel] == two[channel]).all(), channel
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize("file", ["h100_16", "incast_64"])
+def test_a_run_whose_time_is_over_writes_what_it_has(file, engine, tmp_path):
+    settings = SMALL if file == "h100_16" else ("workload.pattern=all_to_all", "workload.hosts=64")
+    run = load(f"runs/{file}.yaml", (*settings, f"network.engine={engine}", "simulate.max_wall=1 us"))
+    assert simulate(run, tmp_path, Progress())["complete"] is False
+    assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+    with package.open_run(tmp_path) as result:
+        assert not result.complete
 
 
 def limited(room: int) -> str:
