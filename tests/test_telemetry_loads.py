@@ -68,6 +68,27 @@ def test_a_nic_is_loaded_by_the_pipeline_only(folder):
         assert [names[link].partition(" -> ")[2].split()[0] for link in path] == ["nic", "leaf", "nic", "n1.g0"]
 
 
+def test_links_that_switches_chose_have_the_mix_of_their_tier(tmp_path):
+    simulated(tmp_path, *PACKETS, "topology.use=dgx_h100_superpod", "topology.segment=1", "network.spreading=spray")
+    with package.open_run(tmp_path) as run:
+        load, nbytes = run["links/load"], run["links/bytes"]
+        assert ((nbytes > 0) & (run["links/tier"] == "spine")).sum() > 8
+        assert load.sum(axis=1) == pytest.approx(nbytes, rel=1e-5)
+
+
+def test_calls_say_how_many_packets_were_sent_again(tmp_path):
+    """One link of stage 1 is slow and its queue short: what is dropped there is sent again, by the calls that use it."""
+    slow = ("topology.faults=[{link: leaf r2.s0 -> nic n1.2, rate: 100 Gbps}]", "topology.switch.buffer=1 MiB")
+    loss = ("network.flow_control=none", "network.recovery.mode=selective", "network.congestion_control.name=none")
+    simulated(tmp_path, *PACKETS, *slow, *loss, "telemetry.operations=all")
+    with package.open_run(tmp_path) as run:
+        link = list(run["links/name"]).index("leaf r2.s0 -> nic n1.2")
+        again, drops = run["flows/resent"], run["links/drops"]
+        assert np.flatnonzero(drops).tolist() == [link] and again.sum() >= drops.sum() > 0
+        for flow in np.flatnonzero(again):
+            assert link in run["paths/link"][run["paths/path"] == run["flows/path"][flow]]
+
+
 def test_several_iterations(tmp_path):
     for kept, expected in (("last", [2]), ("all", [0, 1, 2]), ("[0, 2]", [0, 2])):
         simulated(tmp_path / kept, "simulate.iterations=3", f"telemetry.iterations={kept}")
@@ -106,6 +127,21 @@ def test_mean_queue_of_an_incast(tmp_path):
         assert series.sum() * run.interval_ps == pytest.approx(run["links/queue_mean"][link] * run.end_ps, rel=1e-3)
         assert series.argmax() == pytest.approx(len(series) / 2, abs=1)
         assert (series <= run.series(link, "queue_max") + 1).all()
+
+
+def test_intervals_are_doubled_until_the_series_fit(tmp_path, monkeypatch):
+    incast(tmp_path / "fine")
+    with package.open_run(tmp_path / "fine") as run:
+        rows, bins = run.shape("series/bytes")
+    monkeypatch.setattr("netsim.telemetry.frame.LARGEST", rows * bins // 3)
+    incast(tmp_path / "coarse")
+    with package.open_run(tmp_path / "fine") as fine, package.open_run(tmp_path / "coarse") as coarse:
+        assert coarse.interval_ps == 4 * fine.interval_ps
+        link = [str(n) for n in fine["links/name"]].index("leaf 0 -> nic n0.0")
+        for channel, combine in (("bytes", np.sum), ("queue_max", np.max), ("queue_mean", np.mean)):
+            values = fine.series(link, channel)
+            fours = np.append(values, np.zeros(-len(values) % 4)).reshape(-1, 4)
+            assert values.max() > 0 and coarse.series(link, channel) == pytest.approx(combine(fours, axis=1), rel=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["go_back_n", "selective"])

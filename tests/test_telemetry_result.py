@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from typing import get_args
+from unittest.mock import patch
 
 import h5py
 import numpy as np
@@ -142,8 +143,8 @@ def logs(draw):
     return Log(bundle.astype(np.int32), t0, t0 + length, pace.astype(float), tag), loads, n_links
 
 
-@given(logs())
-def test_links_share_a_row_only_if_they_carried_the_same(case):
+@given(logs(), st.sampled_from([1, 2, 4096]))
+def test_links_share_a_row_only_if_they_carried_the_same(case, at_a_time):
     log, loads, n_links = case
     interval, end = 70, 300
     bins = -(-end // interval)
@@ -155,10 +156,24 @@ def test_links_share_a_row_only_if_they_carried_the_same(case):
                 expected[loads.node_link[at], k] += loads.node_coef[at] * pace * inside * 1e-12
     row, rows = series.alike(log, loads, n_links)
     found = np.zeros((rows, bins))
-    for bin0, block in series.blocks(log, loads, row, rows, interval, end):
-        found[:, bin0 : bin0 + block.shape[1]] += block
+    with patch.object(series, "BLOCK", at_a_time):
+        for bin0, block in series.blocks(log, loads, row, rows, interval, end):
+            found[:, bin0 : bin0 + block.shape[1]] += block
     for link in range(n_links):
         assert (found[row[link]] if row[link] >= 0 else np.zeros(bins)) == pytest.approx(expected[link])
+
+
+@pytest.mark.parametrize("field", ["none", *Log._fields[1:], "weight", "twice"])
+def test_links_that_differ_in_one_thing_have_rows_of_their_own(field):
+    """Two bundles with a link each and the same transfer, but for one field; or one with a second transfer."""
+    log = Log(np.array([0, 1], np.int32), np.array([100, 100]), np.array([200, 200]), np.array([5e12, 5e12]), np.array([3, 3], np.int32))
+    if field in Log._fields:
+        getattr(log, field)[1] += 50
+    elif field == "twice":
+        log = Log(*(np.append(column, column[-1:]) for column in log))
+    weight = np.array([1.0, 2.0 if field == "weight" else 1.0])
+    row, rows = series.alike(log, Loads(np.arange(3), np.arange(2, dtype=np.int32), weight), 3)
+    assert (row.tolist(), rows) == (([0, 0, -1], 1) if field == "none" else ([0, 1, -1], 2))
 
 
 def test_size_is_bounded_and_the_file_keeps_within_it(folder):

@@ -27,6 +27,28 @@ def test_tokens_per_second_give_the_step_time() -> None:
     assert c.measured_s == pytest.approx(128 * 8192 / (1024 * 64))
 
 
+def test_tokens_per_second_of_all_gpus_go_before_those_of_one() -> None:
+    c = case(step_time_s="", tokens_per_s_total="131072", tokens_per_s_per_gpu="1")
+    assert c.measured_s == pytest.approx(128 * 8192 / 131072)
+
+
+def test_micro_batch_follows_from_accumulation_and_the_batch_from_both() -> None:
+    split = case(mbs="", ga="4").config["workload"]  # 64 GPUs are two replicas
+    assert (split["micro_batch"], split["global_batch"]) == (16, 128)
+    multiplied = case(gbs="", mbs="3", ga="4").config["workload"]
+    assert (multiplied["micro_batch"], multiplied["global_batch"]) == (3, 24)
+    least = case(gbs="", mbs="").config["workload"]
+    assert (least["micro_batch"], least["global_batch"]) == (1, 2)
+
+
+@pytest.mark.parametrize(("release", "fused"), [("26.04", False), ("26.06", True), ("26.08", True)])
+def test_experts_are_fused_since_a_release(release: str, fused: bool) -> None:
+    fields = {"model": "GPT OSS 120B", "pp": "1", "tp": "1", "vpp": "1", "cp": "1", "ep": "64", "gbs": "1280", "seq": "4096"}
+    bridge = {"framework": "Megatron-Bridge", "date_or_version": release, "source": "NVIDIA-NeMo/Megatron-Bridge", "gpu_family": "GB200"}
+    assert case(**fields, **bridge, precision="MXFP8").config["workload"]["kernels"]["fused_experts"] is fused
+    assert not case(**fields, **bridge, precision="BF16").config["workload"]["kernels"]["fused_experts"]
+
+
 def test_sc21_counts_the_recomputed_forward_pass() -> None:
     """GPT-3 175B row of the paper's formula by hand: 96 B s l h^2 (1 + s/6h + V/16lh)."""
     shape = {"layers": "96", "hidden": "12288", "heads": "96", "vocab": "51200", "framework": "Megatron-LM (SC21)", "model": "GPT 145.6B"}

@@ -53,6 +53,17 @@ def test_growth_of_a_series_is_at_equal_batch_per_gpu() -> None:
     assert (fewest, most) == (8, 32) and measured == pytest.approx(1.0) and predicted == pytest.approx(1.2)
 
 
+def test_an_aim_is_met_by_median_and_90th_percentile() -> None:
+    def line(*errors: float) -> str:
+        rows = [result(1 + error, 1.0)._replace(moe=True) for error in errors]
+        rows.append(rows[0]._replace(row=Row("t.csv", 3, {"simulate_ready": "Y"})))
+        return next(line for line in aims(rows).splitlines() if "MoE" in line)
+
+    assert line(*[0.1] * 8, 0.39, 0.39).endswith("| yes |") and "| 10 of 10 |" in line(*[0.1] * 10), "without a time a row is not complete"
+    assert line(*[0.1] * 7, 0.41, 0.41, 0.41).endswith("| no |")
+    assert line(*[0.16] * 10).endswith("| no |")
+
+
 def test_what_did_not_run_is_neither_met_nor_missed() -> None:
     assert all(line.endswith(" - |") for line in aims([]).splitlines()[2:])
 
