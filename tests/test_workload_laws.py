@@ -325,6 +325,13 @@ def test_model_flops_of_the_closed_form(model, batch, seconds, gpus, utilisation
     assert closed / seconds / gpus / 312e12 == pytest.approx(utilisation, abs=0.002)
 
 
+@pytest.mark.parametrize(("gemm", "outer"), [("fp32", {"fp32"}), ("fp16", {"fp16", "bf16"}), ("mxfp8", {"mxfp8", "bf16"})])
+def test_precision_of_all_linear_layers(monkeypatch, gemm, outer):
+    """In 32 bits the output layer and the router too: utilisation is over the peak of 32 bits then."""
+    work = build(monkeypatch, training(BASE, model=MOE, parallel={"ep": 2}, precision={"gemm": gemm}), 2)
+    assert {k.dtype for k in work.segments.kernels if k.kind in ("gemm", "grouped_gemm")} == outer and work.peak_dtype == gemm
+
+
 def test_measured_times_replace_modelled_ones(monkeypatch):
     section = training(BASE, parallel={"pp": 2, "vpp": 2})
     measured = StepTimes(stage_forward=(10, 20, 30, 40), stage_backward=(100, 200, 300, 400), optimizer=5)

@@ -144,6 +144,11 @@ class Shape:
         return self.training.precision.gemm
 
     @cached_property
+    def plain_dtype(self) -> str:
+        """Precision of the output layer and the router, which are not run in less than 16 bits."""
+        return "fp32" if self.gemm_dtype == "fp32" else "bf16"
+
+    @cached_property
     def narrow(self) -> bool:
         """Whether linear layers inside blocks run in less than 16 bits."""
         return self.gemm_dtype not in ("bf16", "fp16", "fp32")

@@ -47,7 +47,8 @@ def project(tape: Tape, s: Shape, logits: int) -> None:
     how = s.training.kernels.cross_entropy
     if s.sp:
         tape.comm("tp", "all_gather", s.full_bytes, "tp.all_gather.head")
-    tape.compute(gemm(s.tokens, s.vocab // s.lay.tp, s.model.hidden, "bf16"), keep=logits, temp=s.full_bytes if s.sp else 0, label="head")
+    product = gemm(s.tokens, s.vocab // s.lay.tp, s.model.hidden, s.plain_dtype)
+    tape.compute(product, keep=logits, temp=s.full_bytes if s.sp else 0, label="head")
     tape.mark("head")
     sums = [("maximum", 4), ("target_and_sum", 8)] if how == "fused" else [("maximum", 4), ("target", 4), ("sum", 4)]
     part = LOGIT_BYTES[how][0] * _logits(s) // len(sums)
@@ -72,4 +73,5 @@ def project_backward(tape: Tape, s: Shape, logits: int) -> None:
     matrix = ELEMENT * s.vocab // s.lay.tp * s.model.hidden
     loss = moved("cross_entropy", LOGIT_BYTES[how][1] * _logits(s), "bwd")
     tape.compute(loss, temp=0 if how == "te" else gradient, free=logits - gradient, label="loss")
-    column_backward(tape, s, "head", s.vocab // s.lay.tp, s.model.hidden, "bf16", free=gradient, temp=s.full_bytes, wgrad_temp=matrix)
+    sizes = s.vocab // s.lay.tp, s.model.hidden
+    column_backward(tape, s, "head", *sizes, s.plain_dtype, free=gradient, temp=s.full_bytes, wgrad_temp=matrix)

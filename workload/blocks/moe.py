@@ -99,7 +99,7 @@ def _inside(tape: Tape, s: Shape, layer: int) -> None:
 def route(tape: Tape, s: Shape, keep: int) -> None:
     """Router logits, probabilities and choice, and the counters of the balancing loss."""
     m, tokens = s.model, s.expert_shard
-    tape.compute(gemm(tokens, m.experts, m.hidden, "bf16"), moved("router", 12 * tokens * m.experts), keep=keep, label="router")
+    tape.compute(gemm(tokens, m.experts, m.hidden, s.plain_dtype), moved("router", 12 * tokens * m.experts), keep=keep, label="router")
     tape.mark("router")
     if s.training.experts.aux_loss:
         tape.comm("tp_cp", "all_reduce", 4 * m.experts, "tp.all_reduce.router_counts")
@@ -172,8 +172,8 @@ def backward(tape: Tape, s: Shape, layer: int) -> None:
     experts_backward(tape, s, kept)
     way.dispatch_backward(tape, s, kept.rows, (lambda: shared_up_backward(tape, s)) if beside else None)
     tokens = s.expert_shard
-    tape.compute(moved("router", 12 * tokens * m.experts, "bwd"), gemm(tokens, m.experts, m.hidden, "bf16", "dgrad"), label="router")
-    tape.weights("router", *wgrad(s, gemm(tokens, m.experts, m.hidden, "bf16", "wgrad")), free=kept.router)
+    tape.compute(moved("router", 12 * tokens * m.experts, "bwd"), gemm(tokens, m.experts, m.hidden, s.plain_dtype, "dgrad"), label="router")
+    tape.weights("router", *wgrad(s, gemm(tokens, m.experts, m.hidden, s.plain_dtype, "wgrad")), free=kept.router)
     renorm(tape, s)
     if m.shared_ffn and not beside:
         shared_down_backward(tape, s)
