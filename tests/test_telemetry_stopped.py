@@ -14,7 +14,7 @@ from netsim.progress import Progress
 from netsim.simulate import record, simulate
 from netsim.telemetry.spool import Spool, read_happened
 from tests.conftest import PATIENCE_S, filled, start, until
-from tests.telemetry_runs import SMALL, simulated
+from tests.telemetry_runs import SMALL, simulated, traffic
 
 LONG = ("run", "runs/h100_16.yaml", *(w for s in (*SMALL, "simulate.iterations=100000", "telemetry.interval=10 ms") for w in ("--set", s)))
 
@@ -204,6 +204,55 @@ def test_the_spool_gets_all_transfers(settings, tmp_path, monkeypatch):
     simulated(tmp_path, *settings)
     for column, whole in zip(zip(*kept, strict=True), *told, strict=True):
         assert np.concatenate(column).tolist() == whole.tolist()
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """Runs leave their spool beside the result."""
+    monkeypatch.setattr("netsim.telemetry.spool.HELD_S", 0.0)
+    monkeypatch.setattr(Spool, "remove", lambda self: None)
+
+
+@pytest.mark.parametrize("case", ["flow", "packet", "traffic"])
+def test_the_spool_of_a_whole_run_says_what_its_result_says(case, left, tmp_path):
+    if case == "traffic":
+        traffic(tmp_path)
+    else:
+        simulated(tmp_path, *(PACKETS if case == "packet" else ()), "simulate.iterations=2")
+    with package.open_run(tmp_path / "result.h5") as result, package.open_run(tmp_path) as spool:
+        assert result.complete and not spool.complete and spool.end_ps >= result.end_ps
+        assert spool.channels == result.channels and spool.interval_ps == result.interval_ps
+        for channel in result.channels:
+            one, other = result[channel], spool[channel]
+            if channel.startswith("series/"):
+                one, other = (np.array([run.series(i, channel[7:]) for i in range(len(run["links/series"]))]) for run in (result, spool))
+                assert not other[:, one.shape[1] :].any()
+                other = other[:, : one.shape[1]]
+            if channel == "links/queue_mean":
+                other = other * (spool.end_ps / result.end_ps)
+            if channel not in ("links/series", "links/loads", "loads/set"):
+                assert (one == other).all() if one.dtype.kind in "OSU" else other == pytest.approx(one, rel=1e-6), channel
+
+
+def test_a_spool_that_ends_in_the_middle_is_read_up_to_there(left, tmp_path):
+    simulated(tmp_path, *PACKETS)
+    with package.open_run(tmp_path) as run:
+        whole = run["links/bytes"].sum()
+    for name in ("log.bin", "samples-bytes-0.bin"):
+        file = tmp_path / "spool" / name
+        for cut in (5, 16):
+            os.truncate(file, file.stat().st_size - cut)
+            with package.open_run(tmp_path) as run:
+                assert 0 < run["links/bytes"].sum() <= whole
+        assert run.path.name == "spool"
+
+
+def test_a_spool_of_another_version_is_refused(left, tmp_path):
+    simulated(tmp_path)
+    head = tmp_path / "spool" / "frame.json"
+    head.write_text(json.dumps(json.loads(head.read_text()) | {"version": [1, 99]}))
+    with pytest.raises(InputError, match=r"expected the spool of a run of format 1\.\d+; got 1\.99"):
+        package.open_run(tmp_path)
 
 
 def test_no_room_for_the_result_is_one_line(python, tmp_path):

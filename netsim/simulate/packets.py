@@ -17,7 +17,7 @@ from netsim.simulate.loop import ignored, run_engine
 from netsim.simulate.model import Model
 from netsim.simulate.sampler import Sampler
 from netsim.simulate.share import Share, merged, merged_resent, together
-from netsim.telemetry.channels import COUNTERS, chosen
+from netsim.telemetry.channels import chosen, counted
 from netsim.telemetry.frame import Samples, joined
 from netsim.telemetry.series import Log
 from netsim.telemetry.spool import Spool
@@ -74,7 +74,7 @@ def play(
         """Of the bytes that this rank's NICs will send, those that have left."""
         return min(1.0, float(packets.counters()["bytes"][leaving].sum()) / expected)
 
-    names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
+    names = counted(chosen(run.telemetry.channels))
     sampler = Sampler(engine, packets, run.telemetry.interval, names, spool)
     keep, carried = (spool.log, Carried(model, spool.clock)) if world.rank == 0 else (ignored, Unbooked())
     log, complete = run_engine(gpus, scale_up, engine, handles, report, lambda: engine.stopping, sampler, share, keep, carried)

@@ -25,7 +25,7 @@ from netsim.progress import Progress
 from netsim.simulate.loop import REPORT_S, drain, joined
 from netsim.simulate.record import link_facts, write
 from netsim.simulate.stopping import Stopping, leave
-from netsim.telemetry.channels import COUNTERS, chosen
+from netsim.telemetry.channels import COUNTERS, chosen, counted
 from netsim.telemetry.frame import Frame, Happened
 from netsim.telemetry.frame import joined as joined_samples
 from netsim.telemetry.series import Loads, Log, bundle_bytes
@@ -182,7 +182,7 @@ def _packets(
         compile_kernels(engine)
     engine.change_rates(*topologies.fault_events(topology, run.topology))
     planes = TrafficPlanes(engine, world, flows, run.simulate.nics_per_rank, run.simulate.partition)
-    names = ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in chosen(run.telemetry.channels))]
+    names = counted(chosen(run.telemetry.channels))
     sampler = Sampler(engine, engine, run.telemetry.interval, names, spool)
     total, last_start, again = float(flows.nbytes.sum()), int(flows.start_ps.max()), np.zeros(len(ends), np.int64)
     nic = (topology.link_tier == LINK_TIERS.index("nic")) & (topology.link_src < first_switch(topology))

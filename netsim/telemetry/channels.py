@@ -100,6 +100,11 @@ BY_PATH = {channel.path: channel for channel in CHANNELS}
 CHOICES = tuple(dict.fromkeys(channel.choice for channel in CHANNELS if channel.choice))
 
 
+def counted(choices: Iterable[str]) -> list[str]:
+    """Counters of the packet engine that are kept over time where these channels are recorded."""
+    return ["bytes", *(name for name, (choice, *_) in COUNTERS.items() if choice in choices)]
+
+
 def chosen(names: Iterable[str]) -> frozenset[str]:
     """The choices that `telemetry.channels` of a run file stands for."""
     wanted = set(names)

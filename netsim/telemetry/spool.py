@@ -22,7 +22,7 @@ import numpy as np
 from netsim.errors import InputError
 from netsim.kernels.structs import Array
 from netsim.telemetry import series
-from netsim.telemetry.channels import FILETYPE, VERSION
+from netsim.telemetry.channels import FILETYPE, VERSION, counted
 from netsim.telemetry.clock import Clock
 from netsim.telemetry.frame import Frame, Happened, Samples, joined
 from netsim.telemetry.series import Loads, Log
@@ -196,10 +196,12 @@ def read_happened(folder: Path) -> Happened:
     """What had happened when the run was killed."""
     log = _log(folder / "log.bin")
     shared = {name: _mapped(folder / f"{name}.npy") for name in SHARED}
-    samples = _samples(folder)
+    head = read_head(folder)
+    by_packets = head["attributes"]["engine"] == "packet"
+    samples = {name: _samples(folder, name) for name in (counted(head["choices"]) if by_packets else ())}
     with np.load(folder / "frame.npz") as columns:
         n_bundles, n_links = len(columns["loads:bundle_ptr"]) - 1, len(columns["link_of"])
-    interval = read_head(folder)["interval"]
+    interval = head["interval"]
     reached = max(int(log.t1.max(initial=0)), int(shared["ended"].max(initial=0)), int(shared["end"].max(initial=0)), 1)
     sampled = 1 + max((int(s.interval.max(initial=-1)) for s in samples.values()), default=-1)
     reached = max(reached, sampled * interval)
@@ -250,9 +252,7 @@ def _rows(path: Path, kind: "np.dtype[Any]") -> Array:
     return np.frombuffer(raw[: len(raw) // kind.itemsize * kind.itemsize], kind)
 
 
-def _samples(folder: Path) -> dict[str, Samples]:
-    found: dict[str, list[Samples]] = {}
-    for path in sorted(folder.glob("samples-*.bin")):
-        rows = _rows(path, SAMPLE)
-        found.setdefault(path.name.split("-")[1], []).append(Samples(rows["interval"], rows["link"], rows["value"]))
-    return {name: joined(parts) for name, parts in found.items()}
+def _samples(folder: Path, counter: str) -> Samples:
+    """What all ranks counted; a counter that nothing was counted for has no file."""
+    parts = [np.zeros(0, SAMPLE), *(_rows(path, SAMPLE) for path in sorted(folder.glob(f"samples-{counter}-*.bin")))]
+    return joined([Samples(rows["interval"], rows["link"], rows["value"]) for rows in parts])
