@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import netsim
 from netsim.config.telemetry import Choice
 from netsim.errors import InputError
+from netsim.telemetry import loads as loading
 from netsim.telemetry import series
 from netsim.telemetry.channels import BY_PATH, CHOICES
 from netsim.telemetry.series import Loads, Log
@@ -161,6 +162,24 @@ def test_links_share_a_row_only_if_they_carried_the_same(case, at_a_time):
             found[:, bin0 : bin0 + block.shape[1]] += block
     for link in range(n_links):
         assert (found[row[link]] if row[link] >= 0 else np.zeros(bins)) == pytest.approx(expected[link])
+
+
+@given(logs(), st.sampled_from([[0, 1], [1, -1], [0, 0], [-1, -1]]), st.sampled_from([0, 1 << 22]))
+def test_calls_that_loaded_a_set_of_links_by_adding_up(case, key_of_tag, dense):
+    log, loads, n_links = case
+    row, rows = series.alike(log, loads, n_links)
+    expected: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
+    for bundle, t0, t1, pace, tag in zip(*log, strict=True):
+        for at in range(loads.bundle_ptr[bundle], loads.bundle_ptr[bundle + 1]):
+            link = loads.node_link[at]
+            if key_of_tag[tag] >= 0 and link == np.flatnonzero(row == row[link])[0]:
+                expected.setdefault((row[link], key_of_tag[tag]), []).append((t0, t1, loads.node_coef[at] * pace * (t1 - t0) * 1e-12))
+    with patch.object(loading, "DENSE", dense):
+        found = loading.table(log, loads, row, rows, np.array(key_of_tag), 2)
+    assert list(zip(found.set.tolist(), found.key.tolist(), strict=True)) == sorted(expected)
+    for k, cell in enumerate(sorted(expected)):
+        first, last, nbytes = zip(*expected[cell], strict=True)
+        assert (found.first[k], found.last[k]) == (min(first), max(last)) and found.nbytes[k] == pytest.approx(sum(nbytes))
 
 
 @pytest.mark.parametrize("field", ["none", *Log._fields[1:], "weight", "twice"])
