@@ -85,6 +85,13 @@ def test_ring_shift_sends_every_rank_s_message_once():
     assert cross_rail_bytes(plan("ring_shift", 2**24, comm(2), H100, Nccl(NCCL_P2P_PXN_LEVEL=0))) == 2 * 2**24
 
 
+def test_a_ring_shift_holds_the_thread_blocks_of_one_peer():
+    """Every member sends to one and receives from one, on the same channels: those of a message to one peer, however long the ring."""
+    shifts = [plan("ring_shift", 2**22, comm(1, ranks), H100, Nccl()) for ranks in (2, 4, 8)]
+    assert [p.channels for p in shifts] == [int(p.edge_weight[0]) for p in shifts] == [16, 8, 4]
+    assert plan("all_to_all", 8 * 2**22, comm(1), H100, Nccl()).channels == 7 * 4
+
+
 @pytest.mark.parametrize("op", ["gather", "scatter"])
 def test_gather_and_scatter(op):
     built = plan(op, 2**24, comm(2), H100, Nccl())

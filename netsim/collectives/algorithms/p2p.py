@@ -47,7 +47,8 @@ def build(call: Call) -> Plan:
     else:
         src, dst, bundle = _pairs(call)
         _messages(call, edges, src, dst, bundle, cut, what, channels[0])
-    used = call._replace(channels=min(channels[0], cut.parts * max(1, ranks - 1)))
+    peers = 1 if call.op in ("sendrecv", "ring_shift") else max(1, ranks - 1)  # that the busiest member sends to or receives from
+    used = call._replace(channels=min(channels[0], cut.parts * peers))
     figures, p = call.figures, call.geometry.number
     hops = figures.nvlink_hop_us[0], figures.net_hop_us[2]
     beside = call.op != "all_to_all" or call.platform.kind == "pcie"  # thread blocks have time for it while buses are busy
