@@ -1,5 +1,8 @@
 """Laws that hold for every layout: kernels add up to the model's FLOPs, memory that is kept is freed, groups partition the GPUs."""
 
+import random
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -330,6 +333,59 @@ def test_precision_of_all_linear_layers(monkeypatch, gemm, outer):
     """In 32 bits the output layer and the router too: utilisation is over the peak of 32 bits then."""
     work = build(monkeypatch, training(BASE, model=MOE, parallel={"ep": 2}, precision={"gemm": gemm}), 2)
     assert {k.dtype for k in work.segments.kernels if k.kind in ("gemm", "grouped_gemm")} == outer and work.peak_dtype == gemm
+
+
+def moved(work, *categories):
+    """Bytes by category and operation, summed over all GPUs."""
+    out = Counter()
+    gpus = np.bincount(work.gpu_program, minlength=work.programs.n_programs)
+    for stage, n in enumerate(gpus.tolist()):
+        for (category, name), count in workload.tally(work, stage).items():
+            if category in categories:
+                out[category, name] += n * count.nbytes
+    return out
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_schedule_moves_the_same(monkeypatch, seed):
+    """Tensor, context and expert traffic of random layouts does not depend on the order of the pipeline; what is sent is received."""
+    r = random.Random(seed)
+    tp, cp, pp, experts = r.choice([1, 2, 4]), r.choice([1, 2]), r.choice([2, 4]), r.random() < 0.5
+    parallel = {"tp": tp, "cp": cp, "pp": pp, "cp_comm_type": r.choice(["p2p", "all_gather", "a2a"])}
+    model = {**TINY, "layers": 2 * pp, "position": r.choice(["rope", "learned"])}
+    if experts:
+        model |= {"experts": 8, "top_k": 2, "expert_ffn": 512, "shared_ffn": r.choice([0, 512])}
+        parallel |= {"ep": r.choice([1, 2]), "etp": r.choice([1, tp])}
+    again = r.choice([{}, {"granularity": "full"}, {"granularity": "selective", "modules": ["mlp", "layernorm"]}])
+    how = {"recompute": again, "experts": {"dispatcher": r.choice(["alltoall", "allgather"])} if experts else {}}
+    found = {}
+    for schedule, vpp in (("1f1b", 1), ("gpipe", 1), ("zb_h1", 1), ("interleaved", 2)):
+        section = training({**BASE, "model": model}, parallel={**parallel, "vpp": vpp}, pipeline={"schedule": schedule}, **how)
+        work = build(monkeypatch, section, 2 * tp * cp * pp)
+        found[schedule] = moved(work, "tp", "cp", "ep")
+        pipe = moved(work, "pp")
+        for kind in ("forward", "backward"):
+            crossings = (vpp * pp - 1) * work.shape.lay.microbatches * 2 * tp * cp
+            assert pipe["pp", f"pp.send.{kind}"] == pipe["pp", f"pp.recv.{kind}"] == crossings * work.shape.shard_bytes
+    assert all(f == found["1f1b"] for f in found.values())
+
+
+def test_what_recomputation_and_userbuffers_add_to_tensor_traffic(monkeypatch):
+    """Recomputation repeats the communication inside what it covers; pieces of a gather are as many bytes as the whole."""
+    def bytes_of(overlap=False, **again):
+        layout = {"tp": 4, "tp_comm_overlap": overlap, "tp_comm_overlap_rs_dgrad": overlap}
+        work = build(monkeypatch, training(BASE, parallel=layout, recompute=again), 4)
+        passes, full = work.shape.lay.microbatches * 8, work.shape.full_bytes
+        count = workload.tally(work, 0)
+        names = {"all_gather": 3, "reduce_scatter": 3, "ring_shift": 4}  # a piece is what a rank sends of a whole: three of four leave it
+        total = {op: sum(c.nbytes for (_, name), c in count.items() if name.startswith(f"tp.{op}")) for op in names}
+        return sum(total[op] * share / 4 for op, share in names.items()), passes * full * 3 / 4
+
+    plain, one = bytes_of()
+    assert bytes_of(overlap=True)[0] == plain
+    assert bytes_of(granularity="full")[0] - plain == 4 * one  # two gathers, two scatters per layer
+    assert bytes_of(granularity="selective", modules=("mlp",))[0] - plain == 2 * one
+    assert bytes_of(granularity="selective", modules=("core_attn", "layernorm"))[0] == plain
 
 
 def test_measured_times_replace_modelled_ones(monkeypatch):
