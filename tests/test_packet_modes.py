@@ -299,3 +299,10 @@ def test_rings_move_to_a_fresh_arena_when_theirs_is_half_used(monkeypatch):
     tight.finish()
     assert len(sizes) > 1
     assert outcome(tight) == outcome(plenty)
+
+
+@pytest.mark.parametrize(("spreading", "refused"), [("flow", []), ("flowlet", []), ("spray", ["spreading"]), ("adaptive", ["spreading"])])
+def test_hpcc_compares_reports_of_one_path(spreading, refused):
+    network = Network(spreading=spreading, congestion_control=CongestionControl("hpcc"))
+    assert [field for field, _ in network.problems()] == refused
+    assert not list(replace(network, congestion_control=CongestionControl("swift")).problems())
