@@ -130,4 +130,4 @@ class Network:
         if self.flow_control == "none" and self.spreading != "flow" and self.recovery.mode == "go_back_n":
             yield "spreading", f"expected flow, because go_back_n takes every packet that is overtaken for lost; got {self.spreading}"
         if self.congestion_control.name == "hpcc" and self.spreading in ("spray", "adaptive"):
-            yield "spreading", f"expected flow or flowlet with hpcc, which takes a hop's reports for those of one port; got {self.spreading}"
+            yield "spreading", f"expected flow or flowlet with hpcc, which takes a hop for one port; got {self.spreading}"
