@@ -92,7 +92,8 @@ def build(training: Training, n_gpus: int, gpus_per_node: int, device: Device, m
     if measured is not None and measured != StepTimes():
         duration = scaled(s, programs, duration, held, measured)
     dims = tuple(tables.dims)
-    groups = groups_of(s.lay, dimensions(s.lay, training.parallel.hierarchical_sizes), dims)
+    cut = training.parallel.hierarchical_sizes if training.parallel.cp_comm_type == "a2a+p2p" else ()
+    groups = groups_of(s.lay, dimensions(s.lay, cut), dims)
     return Workload(
         assemble(programs, duration),
         groups,

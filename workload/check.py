@@ -27,6 +27,10 @@ def check(training: Training, n_gpus: int, gpus_per_node: int = 8) -> list[Findi
     return found_problems or [Finding(f, text, False) for f, text in notes(training, n_gpus, gpus_per_node)]
 
 
+MOST_MICROBATCHES = 65_536
+"""Of an iteration; programs grow with them."""
+
+
 def problems(training: Training, n_gpus: int, gpus_per_node: int = 8) -> Iterator[tuple[str, str]]:
     """Yield (field, sentence) of everything that cannot be."""
     sizes = list(_sizes(training, n_gpus))
@@ -47,7 +51,13 @@ def _sizes(training: Training, n_gpus: int) -> Iterator[tuple[str, str]]:
         yield "parallel.dp", f"expected tp x pp x cp x dp = {n_gpus} GPUs, so {n_gpus // dense}; got {par.dp}"
     if training.model.experts and n_gpus % (etp * par.ep * par.pp):
         yield "parallel.ep", f"expected etp x ep x pp = {etp * par.ep * par.pp} to divide the {n_gpus} GPUs"
+    elif etp * par.ep * par.pp > n_gpus:
+        yield "parallel.etp", f"expected etp x ep x pp of at most the {n_gpus} GPUs; got {etp * par.ep * par.pp}"
+        return
     dp = n_gpus // dense
+    if training.global_batch // (training.micro_batch * dp) > MOST_MICROBATCHES:
+        most = MOST_MICROBATCHES * training.micro_batch * dp
+        yield "global_batch", f"expected at most {MOST_MICROBATCHES:,} microbatches, {most:,} sequences; got {training.global_batch:,}"
     if training.global_batch % (training.micro_batch * dp):
         unit = training.micro_batch * dp
         yield (

@@ -6,11 +6,8 @@ ready one and keys beside it override single figures.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from pydantic import Field
-
-from netsim.config.fields import Count, Flops, Rate, Share, Size, Time
+from netsim.config.fields import Count, Flops, Rate, Share, Sigma, Size, Time
 
 DTYPES = ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4", "fp32")
 """Precisions of a kernel; scaled ones (fp8_blockwise, mxfp8, nvfp4) carry block scales beside the values."""
@@ -63,7 +60,7 @@ class DeviceCard:
     spread: Share = 0.0
     systematic: Share = 0.05
     projected_from: str = ""
-    projection_sigma: Annotated[float, Field(ge=0)] = 0.0
+    projection_sigma: Sigma = 0.0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) for what single fields cannot say."""

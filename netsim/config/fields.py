@@ -90,3 +90,12 @@ Share = Annotated[float, Field(ge=0, le=1)]
 """A number between 0 and 1."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A number above 0."""
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A number of at least 0."""
+Sigma = Annotated[float, Field(ge=0, le=10)]
+"""A relative standard deviation, or the one of a logarithm: beyond 10 nothing is left to compute with."""
+
+
+def can_name_a_folder(name: str) -> bool:
+    """Whether results can lie in a folder of that name; 200 bytes leave room for what is appended to it."""
+    return name.isprintable() and "/" not in name and not name.startswith(".") and 0 < len(name.encode(errors="replace")) <= 200

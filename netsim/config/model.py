@@ -37,7 +37,7 @@ class Model:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     name: str
-    layers: Annotated[Count, named("layers", "num_layers")]
+    layers: Annotated[int, Field(ge=1, le=10_000, strict=True), named("layers", "num_layers")]
     hidden: Annotated[Count, named("hidden", "hidden_size")]
     heads: Annotated[Count, named("heads", "num_attention_heads")]
     ffn: Annotated[Count, named("ffn", "ffn_hidden_size")]
@@ -69,7 +69,7 @@ class Model:
     dense_layers: Index = 0
     moe_every: Annotated[Count, named("moe_every", "moe_layer_freq")] = 1
     node_limit: Index = 0
-    mtp_layers: Annotated[Index, named("mtp_layers", "mtp_num_layers")] = 0
+    mtp_layers: Annotated[int, Field(ge=0, le=10_000, strict=True), named("mtp_layers", "mtp_num_layers")] = 0
     blocks: tuple[str, ...] = ()
     source: str = ""
 

@@ -143,7 +143,7 @@ class Nccl:
     NCCL_PXN_DISABLE: Flag = 0
     NCCL_P2P_PXN_LEVEL: Flag = 2
     NCCL_GRAPH_FILE: str | None = None
-    NCCL_IB_QPS_PER_CONNECTION: Count | None = None
+    NCCL_IB_QPS_PER_CONNECTION: Annotated[int, Field(ge=1, le=128, strict=True)] | None = None
     NCCL_IB_SPLIT_DATA_ON_QPS: Flag = 0
     NCCL_P2P_DISABLE: Flag = 0
     NCCL_P2P_LEVEL: Text | None = None

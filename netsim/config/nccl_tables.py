@@ -7,8 +7,10 @@ rate rows.
 
 from dataclasses import dataclass
 
-Row = tuple[float, float, float]
-Curve = tuple[float, ...]
+from netsim.config.fields import Amount
+
+Row = tuple[Amount, Amount, Amount]
+Curve = tuple[Amount, ...]
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,10 @@ class Tables:
     nvls_tree_ampere: Row = (24.0, 23.6, 17.8)
     nvls_tree_hopper: Row = (0.0, 57.7, 45.5)
     nvls_tree_blackwell: Row = (0.0, 96.0, 80.0)
-    nvls_efficiency_volta: float = 0.0
-    nvls_efficiency_ampere: float = 0.0
-    nvls_efficiency_hopper: float = 0.85
-    nvls_efficiency_blackwell: float = 0.74
+    nvls_efficiency_volta: Amount = 0.0
+    nvls_efficiency_ampere: Amount = 0.0
+    nvls_efficiency_hopper: Amount = 0.85
+    nvls_efficiency_blackwell: Amount = 0.74
     tree_correction_ll: Curve = (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1)
     tree_correction_ll128: Curve = (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1, 1)
     tree_correction_simple: Curve = (
@@ -104,7 +106,7 @@ class Tables:
         0.9,
         0.9,
     )
-    net_overhead_amd: float = 2.0
-    net_overhead_other: float = 1.0
-    ring_simple_plateau: float = 1.4
-    ring_simple_plateau_volta: float = 1.9
+    net_overhead_amd: Amount = 2.0
+    net_overhead_other: Amount = 1.0
+    ring_simple_plateau: Amount = 1.4
+    ring_simple_plateau_volta: Amount = 1.9

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from netsim.config.fields import Count, Index, Positive, Share, Size, Time
+from netsim.config.fields import Count, Index, Share, Size, Time
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class Network:
     pfc: Pfc = Pfc()
     credits: Size | None = None
     sharing: Literal["static", "dynamic"] = "static"
-    alpha: Positive = 1.0
+    alpha: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
     ecn: Ecn | None = Ecn()
     congestion_control: CongestionControl = CongestionControl()
     acks: Literal["analytic", "simulated"] = "analytic"
     ack_every: Count = 1
     cnp_interval: Time = 50_000_000
     recovery: Recovery = Recovery()
-    qps: Count = 1
+    qps: Annotated[int, Field(ge=1, le=1024, strict=True)] = 1
     convergence: Time = 10_000_000_000
     window: Time | None = None
     seed: Index | None = None

@@ -26,7 +26,7 @@ def placed(run: "Run", problems: Iterable[tuple[str, str]]) -> list[str]:
     doc: Document | None = getattr(run, "_document", None)
     if doc is None:
         return [f"{name}: {sentence}" for name, sentence in problems]
-    paths = [(tuple(int(p) if p.isdigit() else p for p in name.split(".")), sentence) for name, sentence in problems]
+    paths = [(tuple(int(p) if p.isdecimal() else p for p in name.split(".")), sentence) for name, sentence in problems]
     return [doc.line(path, sentence) for path, sentence in paths]
 
 

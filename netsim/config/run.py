@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from netsim.config.compute import Compute
-from netsim.config.fields import Index
+from netsim.config.fields import Index, can_name_a_folder
 from netsim.config.nccl import Nccl
 from netsim.config.network import Network
 from netsim.config.simulate import Simulate
@@ -44,7 +44,7 @@ class Run:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) for every rule between sections that needs no arrays; the packages below check the rest as they build."""
-        if not self.name or "/" in self.name or self.name.startswith("."):
+        if not can_name_a_folder(self.name):
             yield "name", f"expected a name that can be a folder's; got {self.name!r}"
         if isinstance(self.workload, Traffic):
             yield from _hosts(self.workload, self.topology.nodes * self.topology.nics)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from netsim.config.fields import Count, Positive, Share
+from netsim.config.fields import Count, Positive, Share, can_name_a_folder
 
 
 @dataclass(frozen=True)
@@ -65,3 +65,10 @@ class Search:
     trials: Count = 20
     objectives: tuple[str, ...] = ("iteration_time_s",)
     set: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, sentence) for what single fields cannot say."""
+        if not can_name_a_folder(self.name):
+            yield "name", f"expected a name that can be a folder's; got {self.name!r}"
+        if not self.objectives:
+            yield "objectives", "expected a metric of a run, such as iteration_time_s; got none"

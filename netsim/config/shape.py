@@ -155,4 +155,4 @@ def _bounds(notes: tuple[Any, ...]) -> str:
     if low is not None and high is not None and high < 2**53:
         return f" between {low} and {high}"
     words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-    return "".join(f" {words[name]} {value}" for name, value in limits.items() if name != "le" or value < 2**53)
+    return " and".join(f" {words[name]} {value}" for name, value in limits.items() if name != "le" or value < 2**53)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from netsim.config.fields import Count, Index, Positive, Share, Time
+from netsim.config.fields import Count, Index, Positive, Share, Sigma, Time
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Simulate:
     """
 
     fold: Literal["auto", "off"] = "auto"
-    iterations: Count = 1
-    stragglers: Annotated[float, Field(ge=0)] = 0.0
+    iterations: Annotated[int, Field(ge=1, le=100_000_000, strict=True)] = 1
+    stragglers: Sigma = 0.0
     slow_gpus: tuple[SlowGpu, ...] = ()
     jitter: Share = 0.0
     partition: Literal["auto", "cut", "whole"] = "auto"

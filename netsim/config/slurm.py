@@ -36,6 +36,11 @@ class Slurm:
             yield "container", f"expected a container or a venv; got both (venv: {self.venv})"
         if self.time == 0:
             yield "time", "expected a time above 0; got 0"
+        for name in ("partition", "account", "qos", "venv", "container"):
+            if not (getattr(self, name) or "").isprintable():
+                yield name, f"expected one line of plain text; got {getattr(self, name)!r}"
         for i, option in enumerate(self.options):
-            if not option.startswith("-"):
+            if not option.isprintable():
+                yield f"options.{i}", f"expected one line of plain text; got {option!r}"
+            elif not option.startswith("-"):
                 yield f"options.{i}", f"expected an option of sbatch such as '--exclusive'; got {option!r}"

@@ -117,6 +117,8 @@ def parse(text: str, name: str, path: FieldPath = (), from_set: bool = False) ->
         mark = error.problem_mark or error.context_mark
         spot = f":{mark.line + 1}:{mark.column + 1}" if mark and not from_set else ""
         raise InputError(f"{name}{spot}: expected YAML; got a mistake: {error.problem}") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{name}: expected text in UTF-8; got other bytes") from None
     except yaml.YAMLError as error:
         raise InputError(f"{name}: expected YAML; got a mistake: {str(error).splitlines()[0]}") from None
     doc.data = _unfold(node, path, doc.places[path], doc) if node is not None else None
@@ -133,8 +135,9 @@ def read(file: str | Path, path: FieldPath = ()) -> Document:
         raise InputError(f"{file}: expected a YAML file; got no such file{did_you_mean(str(file), known)}") from None
     except UnicodeDecodeError:
         raise InputError(f"{file}: expected text in UTF-8; got other bytes") from None
-    except OSError as error:
-        raise InputError(f"{file}: expected a file that can be read; got: {(error.strerror or str(error)).lower()}") from None
+    except (OSError, ValueError) as error:  # a path that holds a null byte is a ValueError
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f"{file}: expected a file that can be read; got: {reason}") from None
     doc = parse(text, str(file), path)
     if doc.data is None:
         doc.data = {}

@@ -1,11 +1,12 @@
 """A study file: a base run, what is varied, what is collected, and how it is shown."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from netsim.config.fields import Index
+from netsim.config.fields import Amount, Index, can_name_a_folder
 from netsim.config.slurm import Slurm
 
 
@@ -69,6 +70,9 @@ class Constraint:
         """Yield (field, sentence) for what single fields cannot say."""
         if self.at_most is None and self.at_least is None:
             yield "metric", "expected at_most or at_least with it; got neither"
+        for name in ("at_most", "at_least"):
+            if getattr(self, name) is not None and math.isnan(getattr(self, name)):
+                yield name, "expected a number; got nan"
 
 
 @dataclass(frozen=True)
@@ -111,18 +115,20 @@ class Study:
     set: dict[str, Any] = dataclasses.field(default_factory=dict)
     seeds: tuple[Index, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    prices: dict[str, float] = dataclasses.field(default_factory=dict)
+    prices: dict[str, Amount] = dataclasses.field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     lessons: tuple[str, ...] = ()
     slurm: Slurm = dataclasses.field(default_factory=Slurm)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) for what single fields cannot say."""
-        if not self.name or "/" in self.name or self.name.startswith("."):
+        if not can_name_a_folder(self.name):
             yield "name", f"expected a name that can be a folder's; got {self.name!r}"
         names = [axis.name for axis in self.axes]
         if not names or len(set(names)) < len(names):
             yield "axes", f"expected axes with names that differ; got {', '.join(names) or 'none'}"
+        if len(set(self.seeds)) < len(self.seeds):
+            yield "seeds", f"expected every seed once; got {', '.join(map(str, self.seeds))}"
         known = {*names, *self.metrics}
         for i, figure in enumerate(self.figures):
             for part in ("x", "y", "series"):

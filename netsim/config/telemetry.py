@@ -35,6 +35,8 @@ class Telemetry:
         """Yield (field, sentence) for what single fields cannot say."""
         if self.interval == 0:
             yield "interval", "expected a time above 0; got 0"
+        if "\0" in self.directory:
+            yield "directory", f"expected the path of a folder; got {self.directory!r}"
         if len(set(self.channels)) < len(self.channels):
             yield "channels", f"expected every channel once; got {', '.join(self.channels)}"
         elif "all" in self.channels and len(self.channels) > 1:

@@ -14,6 +14,9 @@ FaultRate = Annotated[
 ]
 """Bytes per second; written `100 Gbps`, or a bare 0 for a dead link."""
 
+Ports = Annotated[int, Field(ge=1, le=65_536, strict=True)]
+"""Ports of a switch, or cables side by side."""
+
 TIER_NAMES = ("leaf", "spine", "core")
 LARGEST_NODE, LARGEST_CLUSTER = 1024, 2**22
 """What the arrays are meant for: rails are int16, and four million GPUs are some gigabytes of routing tables."""
@@ -83,7 +86,7 @@ class Switch:
     buffer: packet memory of a switch.
     """
 
-    radix: Count = 64
+    radix: Ports = 64
     latency: Time = 300_000
     buffer: Size = 64 * 2**20
 
@@ -101,7 +104,7 @@ class Tier:
 
     rate: Rate | None = None
     cable: Time | None = None
-    radix: Count | None = None
+    radix: Ports | None = None
     latency: Time | None = None
     buffer: Size | None = None
     down: Count | None = None
@@ -123,7 +126,7 @@ class Edge:
     b: str
     rate: Rate | None = None
     latency: Time | None = None
-    count: Count = 1
+    count: Ports = 1
 
 
 @dataclass(frozen=True)

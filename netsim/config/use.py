@@ -125,7 +125,7 @@ def override(doc: Document, root: FieldPath, settings: tuple[str, ...], cls: typ
         if not equals or not all(name.strip().split(".")):
             doc.faults.append((COMMAND_LINE, f"--set {setting}: expected 'section.field=value'; got {setting!r}"))
             continue
-        path = root + tuple(int(part) if part.isdigit() else part for part in name.strip().split("."))
+        path = root + tuple(int(part) if part.isdecimal() else part for part in name.strip().split("."))
         try:
             value = parse(text.strip(), f"--set {name.strip()}", path, from_set=True)
         except InputError as error:
@@ -155,6 +155,5 @@ def _assign(doc: Document, root: FieldPath, path: FieldPath, value: Any, cls: ty
             target[key] = value
         elif isinstance(target, dict) and target.get(key) is None:
             target[key] = {}
-            doc.places.setdefault(done, doc.places[root])
         target = target[key]
     return done

@@ -66,7 +66,7 @@ def _resolve(doc: Document, root: FieldPath, path: FieldPath, name: str) -> Fiel
     """Path of a dotted name, with list positions as numbers."""
     found, data = path, shape.value_at(doc.data, path[len(root) :])
     for part in name.split("."):
-        key: str | int = int(part) if isinstance(data, list) and part.isdigit() else part
+        key: str | int = int(part) if isinstance(data, list) and part.isdecimal() else part
         found, data = (*found, key), shape.value_at(data, (key,))
     return found
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from netsim.config.fields import Count, Index, Positive
+from netsim.config.fields import Amount, Count, Index, Positive, Sigma
 from netsim.config.model import Model, named
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "nvfp4", "fp32"]
@@ -159,8 +159,8 @@ class Experts:
     dispatcher: Annotated[str, named("dispatcher", "moe_token_dispatcher_type")] = "allgather"
     capacity_factor: Annotated[Positive | None, named("capacity_factor", "moe_expert_capacity_factor")] = None
     pad_to_capacity: Annotated[bool, named("pad_to_capacity", "moe_pad_expert_input_to_capacity")] = False
-    imbalance: Annotated[float, Field(ge=1)] = 1.0
-    imbalance_sigma: Annotated[float, Field(ge=0)] = 0.0
+    imbalance: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    imbalance_sigma: Sigma = 0.0
     probs_dtype: Annotated[Literal["fp32", "bf16"], named("probs_dtype", "moe_router_dtype")] = "fp32"
     shared_overlap: Annotated[bool, named("shared_overlap", "moe_shared_expert_overlap")] = False
     overlap: Annotated[bool, named("overlap", "overlap_moe_expert_parallel_comm")] = False
@@ -264,7 +264,7 @@ class Training:
     recompute: Recompute = field(default_factory=Recompute)
     precision: Precision = field(default_factory=Precision)
     kernels: Kernels = field(default_factory=Kernels)
-    clip_grad: Annotated[float, Field(ge=0)] = 1.0
+    clip_grad: Amount = 1.0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (field, sentence) of every rule that holds whatever the number of GPUs; `workload.check` knows the others."""
@@ -274,5 +274,8 @@ class Training:
             yield "parallel.order", f"expected tp, cp, ep, dp and pp joined by '-'; got {self.parallel.order}"
         if self.model.position == "learned" and self.model.positions and self.sequence > self.model.positions:
             yield "sequence", f"expected at most {self.model.positions} (model.positions); got {self.sequence}"
+        parts = self.model.layers + self.model.mtp_layers + 2
+        if self.parallel.vpp > parts:
+            yield "parallel.vpp", f"expected at most {parts}, the layers with embedding and loss; got {self.parallel.vpp}"
         if self.pipeline.layers_per_virtual_stage and self.parallel.vpp > 1:
             yield "pipeline.layers_per_virtual_stage", "expected this or parallel.vpp; got both"
