@@ -41,12 +41,26 @@ def test_sizes_and_configuration(netsim: Cli) -> None:
         (["topology.nodes=100000", "topology.segment=64"], "topology."),
         (["compute.device.memory=256 MiB"], "--set compute.device.memory: expected at least"),
         (["compute.device.tables=[absent]"], "absent"),
+        (["compute.step_times={stage_forward: [1 ms, 1 ms], stage_backward: [1 ms, 1 ms]}"], "expected 1 entries (virtual stages); got 2"),
+        (["workload.parallel.etp=1000000007"], "--set workload.parallel.etp: expected etp x ep x pp of at most the 16 GPUs"),
+        (["workload.global_batch=400000000"], "--set workload.global_batch: expected at most 65,536 microbatches"),
+        (["network.engine=packet", "network.pfc.xoff=7"], "network.pfc: expected xoff of at least a packet"),
+        (["network.engine=packet", "network.pfc.headroom=1 GiB"], "--set network.pfc.headroom: expected to leave a packet (4160 B) of"),
+        (["network.engine=packet", "network.congestion_control.name=dqcn"], "expected one of dcqcn, hpcc, none, swift; got 'dqcn'"),
+        (["nccl.NCCL_GRAPH_FILE=absent.xml"], "absent.xml: nccl.NCCL_GRAPH_FILE: expected a file that can be read"),
+        (["compute=null", "workload={kind: traffic, pattern: incast, fan_in: 4}"], "expected a way from nic n0.3 to nic n0.0"),
+        (["compute=null", "workload={kind: traffic, pattern: shift, shift: 16}"], "--set workload: expected a shift that leaves no"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_what_cannot_be(capsys: pytest.CaptureFixture[str], settings: list[str], line: str) -> None:
     assert main(["check", str(BASE), *(word for setting in settings for word in ("--set", setting))]) == 2
     assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["compute.device.arch=rubin", "workload.parallel.hierarchical_sizes=[1, 2]"])
+def test_what_can_be(capsys: pytest.CaptureFixture[str], setting: str) -> None:
+    assert main(["check", str(BASE), "--set", setting]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("file", sorted(RUNS.glob("*.yaml")), ids=lambda file: file.stem)

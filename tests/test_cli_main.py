@@ -85,6 +85,20 @@ def test_a_run_that_cannot_be_names_the_place_and_leaves_nothing(netsim: Cli, tm
     assert not (tmp_path / "results").exists()
 
 
+def test_a_run_that_turns_out_to_be_none_leaves_nothing(netsim: Cli, tmp_path: Path) -> None:
+    words = ["run", BASE, "--quiet", "--set", "network.engine=packet", "--set", "network.pfc.xoff=7", "--out", tmp_path / "results"]
+    ended = netsim(*words)
+    assert ended.returncode == 2
+    assert "network.pfc: expected xoff of at least a packet" in ended.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_override_that_is_no_text(netsim: Cli) -> None:
+    ended = netsim("run", BASE, "--set", "name=\udcff")
+    assert ended.returncode == 2
+    assert ended.stderr == "--set name: expected text in UTF-8; got other bytes\n"
+
+
 def test_reader_that_goes_away_is_no_error(python: Cli) -> None:
     code = """
 import os, sys

@@ -37,7 +37,13 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(config.workload, Training):
         _training(config, config.workload, facts)
     elif not facts["problems"]:
-        facts["notes"].append(_traffic(config, facts["sizes"]))
+        try:
+            with places(config):
+                facts["notes"].append(_traffic(config, facts["sizes"]))
+        except InputError as error:
+            facts["problems"] += error.lines
+    if not facts["problems"]:
+        _network(config, facts)
     print(dump(config))
     print(render(facts))
     if facts["problems"]:
@@ -72,6 +78,35 @@ def _counts(topology: "Topology") -> dict[str, int]:
     return hosts | switches | {f"{name} links": links[i] for i, name in enumerate(LINK_TIERS) if links[i]} | {"planes": planes}
 
 
+def _network(config: "Run", facts: Facts) -> None:
+    """Build what a run builds before its first event, and note what of it cannot be."""
+    import numpy as np
+
+    import topologies
+
+    try:
+        with places(config):
+            if isinstance(config.workload, Training):
+                from netsim.simulate.model import build
+
+                model = build(config)
+                topology, routes = model.topology, model.routes
+            else:
+                from netsim.network.traffic import expand
+
+                topology = topologies.build(config.topology)
+                routes = topologies.routes(topology, config.topology, config.seed)
+                flows = expand(config.workload, topology.n_nics, config.seed)
+                topologies.paths(topology, routes, flows.src, flows.dst, np.arange(len(flows.src)))
+            if config.network.engine == "packet":
+                from netsim.network.packet.engine import PacketEngine
+
+                PacketEngine(topology, routes, config.network, config.seed)
+            topologies.fault_events(topology, config.topology)
+    except InputError as error:
+        facts["problems"] += error.lines
+
+
 def _training(config: "Run", training: Training, facts: Facts) -> None:
     """Check the layout against the GPUs and, where it can be, count its operations and its memory."""
     import numpy as np
@@ -88,7 +123,7 @@ def _training(config: "Run", training: Training, facts: Facts) -> None:
 
     try:
         with places(config):
-            work = workload.build(training, gpus, per_node, load_device(config.compute))
+            work = workload.build(training, gpus, per_node, load_device(config.compute), config.compute.step_times)
     except InputError as error:
         facts["problems"] += error.lines
         return

@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or folder_of(config)
     writable(out)
     from netsim.simulate import simulate
+    from netsim.telemetry.spool import FOLDER
 
     first = parallel.world().rank == 0
     try:
@@ -47,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
             summary = simulate(config, out, shown)
     except InputError:
         if first:
+            shutil.rmtree(out / FOLDER, ignore_errors=True)
             with contextlib.suppress(OSError):
                 out.rmdir()  # leaves a folder that holds anything
         raise
@@ -73,5 +77,21 @@ def writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise InputError(f"{folder}: expected a folder that can be written; got: {(error.strerror or str(error)).lower()}") from None
+    except (OSError, ValueError) as error:  # a path that holds a null byte is a ValueError
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f"{folder}: expected a folder that can be written; got: {reason}") from None
+
+
+def leave(path: Path, text: str) -> None:
+    """Write a text whole or not at all; raises InputError where that cannot be."""
+    from netsim.telemetry.write import whole
+
+    with whole(path, f".{os.getpid()}") as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def number(text: str) -> int:
+    """A whole number of at least 1, for options such as --jobs."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1; got {text!r}")
+    return int(text)

@@ -74,6 +74,11 @@ def _pause(topology: Topology, network: Network, link: Array, share: Array, dela
     tight = np.flatnonzero((xoff < mtu) | (xoff + headroom > share))
     if tight.size:
         i = tight[0]
+        if pfc.xoff is None and pfc.headroom is not None:
+            raise InputError(
+                f"network.pfc.headroom: expected to leave a packet ({mtu} B) of the {int(share[i])} B of buffer per port; "
+                f"got {pfc.headroom} B at {link_name(topology, int(link[i]))}"
+            )
         raise InputError(
             f"network.pfc: expected xoff of at least a packet ({mtu} B) and xoff + headroom of at most the {int(share[i])} B of buffer "
             f"per port; got {int(xoff[i])} B + {int(headroom[i])} B at {link_name(topology, int(link[i]))}"
