@@ -78,6 +78,12 @@ def test_dry_run_shows_the_script(netsim, tmp_path):
     shown = netsim("submit", "study.yaml", "--dry-run")
     assert "#SBATCH --array=0-1" in shown.stdout and "# submitted with: study.yaml --out results/studies/rates --quiet" in shown.stdout
     assert not (tmp_path / "results").exists()
+    shown = netsim("submit", "run.yaml", "--dry-run", "--json")
+    said = json.loads(shown.stdout.splitlines()[-1])
+    assert shown.stdout.startswith(said["script"]) and said["arguments"][0] == "run.yaml" and said["job"] is None
+    assert "#SBATCH --job-name='a b'\n" in netsim("submit", "run.yaml", "--dry-run", "--set", "name=a b").stdout
+    refused = netsim("submit", "run.yaml", "--dry-run", "--set", 'slurm.qos="a\\n#SBATCH --exclusive"')
+    assert refused.returncode == 2 and "slurm.qos: expected one line of plain text" in refused.stderr
 
 
 # --- a real Slurm ----------------------------------------------------------------------------------------------------

@@ -104,3 +104,41 @@ def test_nothing_that_can_be_is_an_error(study, netsim):
     done = netsim("study", "study.yaml", "--jobs", "1")
     assert done.returncode == 2 and "multiple of micro_batch x dp" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "mfu, exposed_s.dp",
+            "mfuu, exposed_s.dp",
+            "study.yaml: metrics.2: expected a metric of these runs; got 'mfuu'; did you mean 'mfu'?",
+        ),
+        ("figures:", "constraints: [{metric: memory, at_most: 3}]\nfigures:", "constraints.0.metric: expected a metric of these runs"),
+        ("{argmax tokens_per_s}", "{mfu @ 400, 16 | zz}", "lessons: expected a format such as .2f; got 'zz'"),
+        ("figures:", "prices: {years: 0}\nfigures:", "study.yaml: prices.years: expected more than 0; got 0"),
+        ("figures:", "prices: {gpu: 3}\nfigures:", "study.yaml: prices.gpu: expected the name of a price; got 'gpu'"),
+    ],
+)
+def test_what_turns_out_to_be_wrong_is_one_line(study, netsim, old, new, said):
+    text = STUDY.replace("[16, 32, 40]", "[16, 32]").replace("  - {kind: bars, x: NIC, y: mfu, series: batch}\n", "")
+    assert old in text
+    (study / "study.yaml").write_text(
+        text.replace(old, new).replace(', "100", "50"]', "]").replace(", 100 Gbps, 50 Gbps]", "]").replace("50, 32", "200, 32")
+    )
+    done = netsim("study", "study.yaml", "--jobs", "1", "--quiet", "--page", "pages", timeout=300)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--jobs", "-1"), "--jobs: expected a whole number of at least 1; got '-1'"),
+        (("--part", "\u00b2/3"), "--part: expected I/N with I below N, such as 0/4"),
+    ],
+)
+def test_wrong_words(study, netsim, words, said):
+    done = netsim("study", "study.yaml", *words)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr

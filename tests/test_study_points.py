@@ -69,10 +69,13 @@ def test_keys_follow_the_configuration_and_the_prices_not_the_labels(file):
         ("at_most: 70", "at_mots: 70", "constraints.0.at_mots: expected one of metric, at_most, at_least"),
         ("base.yaml", "bose.yaml", "no such file"),
         ("topology: {nodes: 2}", "topology: {nodse: 2}", "did you mean 'nodes'?"),
+        ("name: ", "seeds: [1, 1]\nname: ", "seeds: expected every seed once; got 1, 1"),
+        ("name: ", "prices: {nic_400: -1}\nname: ", "prices.nic_400: expected a number of at least 0; got -1"),
+        ("at_most: 70", "at_most: .nan", "constraints.0.at_most: expected a number; got nan"),
     ],
 )
 def test_mistakes_are_told_with_their_place(file, old, new, says):
-    file.write_text(STUDY.replace(old, new))
+    file.write_text(STUDY.replace(old, new, 1) if old == "name: " else STUDY.replace(old, new))
     with pytest.raises(InputError, match=r".") as error:
         points(read(file), file)
     assert says in str(error.value)

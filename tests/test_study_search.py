@@ -145,8 +145,11 @@ def test_command_finds_and_explains(tmp_path, netsim):
         rows = list(csv.DictReader(file))
     assert rows[0]["why"] == "the best" and float(rows[0]["time_s"]) <= float(rows[1]["time_s"]) and rows[2]["time_s"] == ""
     assert said["best"]["tp"] == int(rows[0]["tp"])
-    nothing = netsim("search", "search.yaml", "--estimate", "--quiet")
+    nothing = netsim("search", "search.yaml", "--estimate", "--quiet", "--json")
     assert nothing.returncode == 0
+    said = json.loads(nothing.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert said["time_s"] is said["mfu"] is None and said["estimate_time_s"] > 0
+    assert "--jobs: expected a whole number of at least 1; got '-1'" in netsim("search", "search.yaml", "--jobs", "-1").stderr
     (tmp_path / "small.yaml").write_text("name: s\nbase: base.yaml\nmemory: 0.01\n")
     assert "expected a space with a layout that can be" in netsim("search", "small.yaml").stderr
 
@@ -158,6 +161,13 @@ def test_search_file_is_checked(tmp_path: Path):
     with pytest.raises(InputError) as error:
         load_section(tmp_path / "s.yaml", Search)
     assert len(error.value.lines) == 2
+    (tmp_path / "s.yaml").write_text("name: a/b\nbase: b\nobjectives: []\n")
+    with pytest.raises(InputError) as error:
+        load_section(tmp_path / "s.yaml", Search)
+    assert [line.partition("expected")[2].partition(";")[0] for line in error.value.lines] == [
+        " a name that can be a folder's",
+        " a metric of a run, such as iteration_time_s",
+    ]
 
 
 def test_agreement_of_estimates_and_simulations():

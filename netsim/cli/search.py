@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netsim.cli.run import writable
+from netsim.cli.run import number, writable
 from netsim.config import load, load_section
 from netsim.config.search import Search
 from netsim.errors import InputError
@@ -25,7 +25,7 @@ HELP = "find the best parallel layout for a model and a cluster; leaves table.cs
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", type=Path, help="search file (YAML)")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="layouts simulated side by side (default: one per core)")
+    parser.add_argument("--jobs", type=number, default=0, metavar="N", help="layouts simulated side by side (default: one per core)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the search (default: results/searches/NAME)")
     parser.add_argument("--exhaustive", action="store_true", help="simulate all layouts that the margin lets in, not only the best")
     parser.add_argument("--estimate", action="store_true", help="estimates only: simulate nothing")
@@ -65,9 +65,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"results in {folder}")
     if args.json:
         best = found[0]
-        rate = {"layouts": len(found), "estimate_s": took, "best": best.layout._asdict(), "time_s": best.time_s, "mfu": best.mfu}
+        rate = {"layouts": len(found), "estimate_s": took, "best": best.layout._asdict()}
+        rate |= {"time_s": _finite(best.time_s), "mfu": _finite(best.mfu), "estimate_time_s": best.estimate.time_s}
         print(json.dumps(rate | {"knobs": knobs}))
     return 0
+
+
+def _finite(value: float) -> float | None:
+    """What has not been simulated is null in JSON, which knows no NaN."""
+    return value if math.isfinite(value) else None
 
 
 def _refine(base: "Run", search: Search, found: "list[Candidate]", folder: Path, args: argparse.Namespace) -> None:

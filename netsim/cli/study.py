@@ -3,11 +3,12 @@
 import argparse
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netsim.cli.run import writable
-from netsim.errors import InputError
+from netsim.cli.run import leave, number, writable
+from netsim.errors import InputError, did_you_mean
 from netsim.progress import progress
 from netsim.study import points as study_points
 from netsim.study.points import Point
@@ -23,7 +24,7 @@ HELP = "simulate the points of a study file; leaves table.csv, table.h5 and figu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", type=Path, help="study file (YAML)")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="points simulated side by side (default: one per core)")
+    parser.add_argument("--jobs", type=number, default=0, metavar="N", help="points simulated side by side (default: one per core)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the study (default: results/studies/NAME)")
     parser.add_argument("--part", metavar="I/N", default="", help="only every N-th point, beginning with the I-th (from 0); no table")
     parser.add_argument("--collect", action="store_true", help="simulate nothing: make the table of what is there")
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     folder = args.out or Path("results", "studies", study.name)
     writable(folder)
     found = study_points.points(study, args.file)
-    _check_prices(dict(study.prices))
+    _check_prices(dict(study.prices), args.file)
     left = todo(_part(found, args.part), folder)
     if args.count:
         print(len(left))
@@ -50,11 +51,14 @@ def run(args: argparse.Namespace) -> int:
     return 0 if args.part else _finish(study, found, folder, args)
 
 
-def _check_prices(prices: dict[str, float]) -> None:
+def _check_prices(prices: dict[str, float], file: Path) -> None:
     if prices:
         from netsim.study.cost import prices as known
 
-        known(prices)
+        try:
+            known(prices)
+        except InputError as error:
+            raise InputError(f"{file}: {line}" for line in error.lines) from None
 
 
 def _part(found: list[Point], part: str) -> list[Point]:
@@ -63,7 +67,7 @@ def _part(found: list[Point], part: str) -> list[Point]:
     if not part:
         return distinct
     first, _, step = part.partition("/")
-    if not (first.isdigit() and step.isdigit() and int(first) < int(step)):
+    if not (first.isdecimal() and step.isdecimal() and int(first) < int(step)):
         raise InputError(f"--part: expected I/N with I below N, such as 0/4; got {part!r}")
     return distinct[int(first) :: int(step)]
 
@@ -94,6 +98,8 @@ def _finish(study: "Study", found: list[Point], folder: Path, args: argparse.Nam
     if not args.quiet:
         print((folder / "table.csv").read_text(encoding="utf-8"), end="")
         print(f"results in {folder}" + (f", {len(drawn)} figures" if drawn else ""))
+    if lines := list(_unknown_metrics(study, [result.values for _, result in known if result.status == DONE])):
+        raise InputError(f"{args.file}: {line}" for line in lines)
     bad = [(point, result) for point, result in known if result.status in (FAILED, MISSING)]
     if args.json:
         print(json.dumps(table.columns(study, known)))
@@ -104,10 +110,20 @@ def _finish(study: "Study", found: list[Point], folder: Path, args: argparse.Nam
     return 1 if any(result.status == FAILED for _, result in bad) else 0
 
 
+def _unknown_metrics(study: "Study", done: list[dict[str, float]]) -> Iterator[str]:
+    """Yield a line for every metric that no finished point has; which there are depends on what is simulated, so they come late."""
+    known = dict.fromkeys(name for values in done for name in values)
+    asked = [(f"metrics.{i}", name) for i, name in enumerate(study.metrics)]
+    asked += [(f"constraints.{i}.metric", constraint.metric) for i, constraint in enumerate(study.constraints)]
+    for field, name in asked if done else []:
+        if name not in known:
+            yield f"{field}: expected a metric of these runs; got {name!r}{did_you_mean(name, known)}"
+
+
 def _page(study: "Study", rows: "list[Row]", args: argparse.Namespace) -> None:
     from netsim.study.figures import draw
     from netsim.study.page import page
 
     writable(args.page)
     text = page(study, rows, draw(study, rows, args.page), f"python -m netsim study {args.file} --page {args.page}")
-    (args.page / f"{study.name}.md").write_text(text, encoding="utf-8")
+    leave(args.page / f"{study.name}.md", text)

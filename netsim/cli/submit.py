@@ -19,7 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_and_settings(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results, as for run and study")
     parser.add_argument("--dry-run", action="store_true", help="print the script and the arguments that it would be submitted with")
-    parser.add_argument("--json", action="store_true", help="print job number and script as one JSON document in the last line")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print job number and path of the script (with --dry-run the script) as one JSON document in the last line",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     job, folder = _study(args) if isinstance(data, dict) and "axes" in data else _run(args)
     if args.dry_run:
         print(job.script + f"# submitted with: {shlex.join(job.arguments)}")
+        if args.json:
+            print(json.dumps({"job": None, "script": job.script, "arguments": job.arguments}))
         return 0
     writable(folder)
     number = submit(job, folder)

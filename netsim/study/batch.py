@@ -25,8 +25,8 @@ class Job(NamedTuple):
 def options(name: str, asked: Slurm, shape: list[str]) -> list[str]:
     """The options of sbatch that a section asks for; `shape` are those of the kind of job."""
     seconds = -(-asked.time // PS_PER_S)
-    found = [f"--job-name={name}", *shape, f"--time={seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"]
-    found += [f"--{key}={getattr(asked, key)}" for key in ("partition", "account", "qos") if getattr(asked, key)]
+    found = [f"--job-name={shlex.quote(name)}", *shape, f"--time={seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"]
+    found += [f"--{key}={shlex.quote(getattr(asked, key))}" for key in ("partition", "account", "qos") if getattr(asked, key)]
     if asked.memory is not None:
         found.append(f"--mem={-(-asked.memory // 2**20)}M")
     return [*found, *asked.options]

@@ -67,6 +67,8 @@ def prices(overrides: dict[str, float]) -> dict[str, float]:
     unknown = [name for name in overrides if name not in ready]
     if unknown:
         raise InputError([f"prices.{name}: expected the name of a price; got {name!r}{did_you_mean(name, ready)}" for name in unknown])
+    if "years" in overrides and overrides["years"] <= 0:
+        raise InputError(f"prices.years: expected more than 0; got {overrides['years']:g}")
     return ready | overrides
 
 

@@ -87,11 +87,15 @@ def _best(rows: list[Row], metric: str, most: bool, study: Study) -> str:
 def _filled(match: re.Match[str], study: Study, rows: list[Row]) -> str:
     metric, label, other, form = match.groups()
     value = _of(rows, metric, label, study)
-    if other:
-        return format(value / _of(rows, metric, other, study), form or ".2f")
     how = column(metric)
-    text = format(value * how.factor, form or how.form)
-    return f"{text} {how.unit}".rstrip()
+    if other:
+        shown, ready, unit = value / _of(rows, metric, other, study), ".2f", ""
+    else:
+        shown, ready, unit = value * how.factor, how.form, how.unit
+    try:
+        return f"{format(shown, form or ready)} {unit}".rstrip()
+    except ValueError:
+        raise InputError(f"{study.name}: lessons: expected a format such as .2f; got {form!r}") from None
 
 
 def _of(rows: list[Row], metric: str, label: str, study: Study) -> float:
