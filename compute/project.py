@@ -57,8 +57,15 @@ def project(base: DeviceCard, to: DeviceCard) -> tuple[DeviceCard, list[Row]]:
 def save(card: DeviceCard, rows: list[Row], path: Path) -> tuple[Path, Path]:
     """Write card and table side by side; return both paths. The card can be used in run files as `compute: {device: {use: PATH}}`."""
     table = path.with_suffix(".csv")
-    tables.write(table, rows)
-    path.write_text(_yaml(replace(card, tables=(str(table),))))
+    parts = [file.with_name(file.name + ".part") for file in (path, table)]
+    try:
+        parts[0].write_text(_yaml(replace(card, tables=(str(table),))))
+        tables.write(parts[1], rows)
+        parts[0].replace(path)
+        parts[1].replace(table)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
     return path, table
 
 

@@ -58,7 +58,7 @@ def test_variables_are_read_and_wrong_ones_explained(capsys):
     assert main(["nccl-test", *words, "--set", "NCCL_ALGOS=Ring"]) == 2
     assert "did you mean 'NCCL_ALGO'" in capsys.readouterr().err
     assert main(["nccl-test", *words, "--nodes", "5"]) == 2
-    assert "expected at most 4 nodes" in capsys.readouterr().err
+    assert "--nodes: expected 1 to 4, as the cluster has; got 5" in capsys.readouterr().err
     assert main(["nccl-test", *words, "--split", "EVERY2"]) == 2
     assert "MODn or DIVn" in capsys.readouterr().err
 
@@ -72,3 +72,22 @@ def test_csv(capsys, tmp_path):
 
 def test_sizes_are_those_of_nccl_tests():
     assert [size(t) for t in ("8", "128M", "8G", "16 KiB")] == [8, 2**27, 2**33, 16384]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", "0"], "--nodes: expected 1 to 4, as the cluster has; got 0"),
+        (["--ngpus", "0"], "--ngpus: expected 1 to 8, as the cluster has; got 0"),
+        (["--nodes", "1", "--ngpus", "1"], "expected at least 2 ranks in every group; got 1"),
+        (["--split", "MOD32"], "expected at least 2 ranks in every group; got 1"),
+        (["--split", "MOD\u00b2"], "--split: expected MODn or DIVn, such as MOD8"),
+        (["--stepfactor", "0"], "-f of at least 2"),
+        (["--csv", "absent/table.csv"], "absent/table.csv: expected a place that can be written; got: no such file or directory"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_one_line(capsys, words, said):
+    assert main(["nccl-test", "all_reduce", *CLUSTER, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

@@ -198,6 +198,7 @@ WRONG = [
     (["tiny.yaml", "--set", "workload.global_batch=12"], "global_batch: expected a multiple of micro_batch x dp = 1 x 8 = 8; got 12"),
     (["tiny.yaml", "--set", "compute.device.tables=[none.csv]"], "got 'none.csv'"),
     (["tiny.yaml", "--out", "none/mine.csv"], "expected a file in a folder that exists; got 'none/mine.csv'"),
+    (["tiny.yaml", "--out", "."], "expected a file in a folder that exists; got '.'"),
     (["tiny.yaml", "--repeats", "0"], "--repeats: expected at least 1; got 0"),
     (["tiny.yaml", "--only", "gem"], "got gem"),
 ]
@@ -242,3 +243,10 @@ def test_project_writes_a_card_that_show_reads(tmp_path, capsys):
     assert main(["device", "project", "--from", "h100", "--to", str(tmp_path / "my.yaml")]) == 0
     assert main(["device", "show", str(tmp_path / "my.projected.yaml")]) == 0
     assert "at 6.7 TB/s" in capsys.readouterr().out
+
+
+def test_a_projection_that_cannot_be_written_leaves_nothing(tmp_path, capsys):
+    (tmp_path / "taken").mkdir()
+    assert main(["device", "project", "--from", "h100", "--to", "h200", "--out", str(tmp_path / "taken")]) == 2
+    assert "--out: expected a file that can be written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -60,6 +60,8 @@ def test_links_of_a_tier_rail_and_window(netsim, folder):
         (("links", "--window", "5ms"), "expected two times in order such as 10ms:20ms; got '5ms'"),
         (("links", "--window", "2h:3h"), "the first before the end"),
         (("links", "--top", "0"), "expected a number of links from 1; got 0"),
+        (("trace", "--window", "2h:3h"), "the first before the end"),
+        (("trace", "--rank", "\u00b2"), "--rank: expected numbers such as 0,8,16; got '\u00b2'"),
         (("trace", "--rank", "3"), "expected recorded GPUs (0, 8); got 3"),
         (("trace", "--category", "forwards"), "did you mean 'forward'?"),
         (("compare",), "expected two runs or more; got 1"),
@@ -69,6 +71,13 @@ def test_wrong_words_are_one_line(netsim, folder, words, message):
     result = netsim(words[0], folder, *words[1:])
     assert result.returncode == 2
     assert message in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_trace_that_cannot_be_written_leaves_nothing(netsim, folder, tmp_path):
+    (tmp_path / "taken").mkdir()
+    result = netsim("trace", folder, "-o", tmp_path / "taken")
+    assert result.returncode == 2 and "expected a place that can be written; got: is a directory" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_packet_runs_have_queues(netsim, packets):

@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from netsim.cli.run import leave
 from netsim.errors import InputError, did_you_mean
 
 HELP = "measure speed and memory on this machine"
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             if not args.json:
                 print(name, *(f"{key}={_short(value)}" for key, value in figures.items()), sep="  ", flush=True)
     if args.page:
-        args.page.write_text(_marked(args.page, suites) or _page(suites), encoding="utf-8")
+        leave(args.page, _marked(args.page, suites) or _page(suites))
     print(json.dumps({"scenarios": {name: figures for found in suites.values() for name, figures in found.items()}}))
     return 0
 
@@ -49,7 +50,7 @@ def _short(value: Any) -> str:
 
 def _marked(path: Path, suites: dict[str, Figures]) -> str:
     """The page with the figures of suites between their marks, as `<!-- bench scaling -->` and `<!-- end -->`; empty where it has none."""
-    text, found = path.read_text(encoding="utf-8") if path.exists() else "", False
+    text, found = path.read_text(encoding="utf-8") if path.is_file() else "", False
     for suite, figures in suites.items():
         before, mark, after = text.partition(f"<!-- bench {suite} -->\n")
         if mark:

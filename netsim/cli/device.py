@@ -136,7 +136,7 @@ def _measure(args: argparse.Namespace) -> dict[str, object]:
     from compute.measure import Kept, chosen, measure, reasons
 
     path = Path(args.out)
-    if not path.parent.is_dir():
+    if not path.parent.is_dir() or path.is_dir():
         raise InputError(f"device measure: --out: expected a file in a folder that exists; got '{args.out}'")
     if args.repeats < 1:
         raise InputError(f"device measure: --repeats: expected at least 1; got {args.repeats}")

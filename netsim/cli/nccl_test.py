@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from netsim import units
+from netsim.cli.run import leave
 from netsim.cli.topo import fabric_of
 from netsim.config.nccl import Nccl
 from netsim.config.source import Document, Place
@@ -68,27 +70,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def size(text: str) -> int:
     """`'8G'` -> bytes, with the binary suffixes of nccl-tests; `'8 GiB'` is read too."""
     plain = text.strip().upper()
-    if plain[-1:] in SUFFIX and plain[:-1].isdigit():
+    if plain[-1:] in SUFFIX and plain[:-1].isdecimal():
         return int(plain[:-1]) * SUFFIX[plain[-1]]
-    return int(plain) if plain.isdigit() else units.parse_size(text)
+    return int(plain) if plain.isdecimal() else units.parse_size(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and print the table."""
+    from netsim.collectives import platform_of
     from topologies import build, routes
 
     nccl, network, fabric = _sections(args)
     topology = build(fabric)
     way = routes(topology, fabric)
-    platform = _platform(args.gpu, fabric, topology, nccl)
+    platform = platform_of(topology, args.gpu or "", fabric, nccl)
     shapes = groups(topology, args.nodes, args.ngpus, args.split)
     rows = list(_rows(args, shapes, platform, nccl, topology, way, network))
     print(render(rows, shapes, args))
     if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows)
+        table = io.StringIO()
+        writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        leave(args.csv, table.getvalue())
     if args.json:
         print(json.dumps({"operation": args.op, "engine": args.engine, "groups": sum(len(s.members) for s in shapes), "rows": rows}))
     return 0
@@ -110,28 +114,20 @@ def _section(cls: type, settings: list[str]) -> Any:
     return validate(document, cls, (), set())
 
 
-def _platform(arch: str | None, fabric: Any, topology: "Topology", nccl: Nccl) -> "Platform":
-    from netsim.collectives import platform_of
-
-    return platform_of(topology, arch or "", fabric, nccl)
-
-
 def groups(topology: "Topology", nodes: int | None, width: int | None, split: str | None) -> list[Shape]:
     """Return the groups of a test by shape."""
     from netsim.collectives import Communicator
 
-    nodes, width = nodes or topology.n_nodes, width or topology.gpus_per_node
-    if nodes > topology.n_nodes or width > topology.gpus_per_node or min(nodes, width) < 1:
-        raise InputError(
-            f"nccl-test: expected at most {topology.n_nodes} nodes of {topology.gpus_per_node} GPUs, as the cluster has;"
-            f" got {nodes} of {width}"
-        )
+    nodes, width = topology.n_nodes if nodes is None else nodes, topology.gpus_per_node if width is None else width
+    for option, given, most in (("--nodes", nodes, topology.n_nodes), ("--ngpus", width, topology.gpus_per_node)):
+        if not 1 <= given <= most:
+            raise InputError(f"nccl-test: {option}: expected 1 to {most}, as the cluster has; got {given}")
     gpus = (np.arange(nodes)[:, None] * topology.gpus_per_node + np.arange(width)).ravel()
     rank = np.arange(len(gpus))
     colour = np.zeros(len(gpus), np.int64)
     if split:
         kind, number = split[:3].upper(), split[3:]
-        if kind not in ("MOD", "DIV") or not number.isdigit() or int(number) < 1:
+        if kind not in ("MOD", "DIV") or not number.isdecimal() or int(number) < 1:
             raise InputError(f"nccl-test: --split: expected MODn or DIVn, such as MOD8; got {split!r}")
         colour = rank % int(number) if kind == "MOD" else rank // int(number)
     found: dict[Communicator, list[np.ndarray]] = {}
@@ -141,12 +137,14 @@ def groups(topology: "Topology", nodes: int | None, width: int | None, split: st
         found.setdefault(Communicator(tuple((node - node[0]).tolist()), tuple((members % topology.gpus_per_node).tolist())), []).append(
             members
         )
+    if any(len(members[0]) < 2 for members in found.values()):
+        raise InputError(f"nccl-test: expected at least 2 ranks in every group; got 1 ({nodes} x {width} GPUs, --split {split})")
     return [Shape(c, np.stack(m).astype(np.int32)) for c, m in found.items()]
 
 
 def sizes(args: argparse.Namespace) -> Iterator[int]:
     """Yield the sizes of the table."""
-    if args.minbytes < 1 or args.minbytes > args.maxbytes or (args.stepfactor or 2) < 2 or args.stepbytes < 1:
+    if args.minbytes < 1 or args.minbytes > args.maxbytes or (args.stepfactor is not None and args.stepfactor < 2) or args.stepbytes < 1:
         raise InputError("nccl-test: expected 1 <= -b <= -e, -f of at least 2 and -i of at least 1")
     nbytes = args.minbytes
     while nbytes <= args.maxbytes:

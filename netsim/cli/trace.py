@@ -5,7 +5,7 @@ from pathlib import Path
 
 from netsim.errors import InputError, did_you_mean
 from netsim.kernels.structs import CATEGORIES
-from netsim.units import format_size
+from netsim.units import PS_PER_S, format_size, format_time
 
 HELP = "write a Perfetto trace of a run: streams, calls, memory, links; opens in ui.perfetto.dev"
 
@@ -27,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
 
     subset = trace.Subset(_ranks(args.rank), window_of(args.window) or (0.0, float("inf")), _categories(args.category))
     with open_run(args.run) as opened:
+        if subset.window[0] >= opened.end_ps / PS_PER_S:
+            raise InputError(f"--window: expected two times in order, the first before the end ({format_time(opened.end_ps)})")
         out = args.out or opened.path.parent / "run.perfetto-trace"
         slices = trace.write_trace(opened, subset, out)
         print("\n".join([*notes.of(opened), f"{slices:,} slices, {format_size(out.stat().st_size)}, in {out}"]))
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _ranks(text: str) -> tuple[int, ...]:
     parts = [p for p in text.split(",") if p]
-    if wrong := [p for p in parts if not p.isdigit()]:
+    if wrong := [p for p in parts if not p.isdecimal()]:
         raise InputError(f"--rank: expected numbers such as 0,8,16; got {wrong[0]!r}")
     return tuple(int(p) for p in parts)
 

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from netsim.cli.run import leave
 from netsim.errors import InputError
 
 HELP = "hold the simulator against published measurements"
@@ -47,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
             print(report.rows(results))
         print(page.tables(results))
         if args.page:
-            args.page.write_text(page.page(results, data), encoding="utf-8")
+            leave(args.page, page.page(results, data))
     if args.json:
-        args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        leave(args.json, json.dumps(document, indent=1) + "\n")
     return 0
 
 

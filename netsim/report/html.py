@@ -20,7 +20,7 @@ from netsim.report.data import COLOURS, LABELS, PARTS, TIER_COLOURS
 from netsim.report.loaders import worded
 from netsim.report.spans import TIMERS, Operations, Spans, operations, spans
 from netsim.telemetry.read import RunFile
-from netsim.telemetry.write import written
+from netsim.telemetry.write import whole
 from netsim.units import format_size, format_time
 
 SPANS = 1500
@@ -57,10 +57,8 @@ def write_page(run: RunFile, out: Path) -> None:
     text = page["html"]
     for name, value in parts.items():
         text = text.replace("{{" + name + "}}", value)
-    with written(out):
-        part = out.with_name(out.name + ".part")
+    with whole(out) as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(out)
 
 
 def content(run: RunFile) -> dict[str, Any]:
@@ -118,7 +116,7 @@ def _timeline(run: RunFile) -> dict[str, Any]:
     if "operations/end" not in run:
         return {"gpus": [], "names": [], "seen": []}
     found = operations(run, data.first_of_stages(run))
-    whole = sum(len(ops.name) for ops in found) <= MOST
+    in_full = sum(len(ops.name) for ops in found) <= MOST
     names: dict[str, int] = {}
     for ops in found:
         names |= {name: len(names) + i for i, name in enumerate(n for n in dict.fromkeys(ops.name) if n not in names)}
@@ -126,7 +124,7 @@ def _timeline(run: RunFile) -> dict[str, Any]:
     coarse = [spans(ops) for ops in found]
     names |= {name: len(names) + i for i, name in enumerate(n for n in dict.fromkeys(TIMERS.values()) if n not in names)}
     gpus = [
-        {"gpu": o.gpu, "stage": o.program, "streams": _streams(run, o, names, whole), "coarse": _coarse(run, s, names)}
+        {"gpu": o.gpu, "stage": o.program, "streams": _streams(run, o, names, in_full), "coarse": _coarse(run, s, names)}
         for o, s in zip(found, coarse, strict=True)
     ]
     return {"gpus": [g for g in gpus if g["streams"]], "names": list(names), "seen": (seen > 0).tolist()}
@@ -145,11 +143,11 @@ def _placed(run: RunFile, name: str, start: Array, end: Array, category: Array, 
     return {"name": name} | {key: _numbers(values, kind) for key, (values, kind) in shown.items()}
 
 
-def _streams(run: RunFile, ops: Operations, names: dict[str, int], whole: bool) -> list[dict[str, Any]]:
+def _streams(run: RunFile, ops: Operations, names: dict[str, int], in_full: bool) -> list[dict[str, Any]]:
     out = []
     for number, stream in enumerate(run.names("streams")):
         rows = np.flatnonzero(ops.stream == number)
-        if not len(rows) or (number and not whole):
+        if not len(rows) or (number and not in_full):
             continue
         numbers = [names[n] for n in ops.name[rows]]
         out.append(_placed(run, stream, ops.start[rows], ops.end[rows], ops.category[rows], ops.microbatch[rows], numbers))

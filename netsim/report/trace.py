@@ -17,7 +17,7 @@ from netsim.kernels.structs import CATEGORIES
 from netsim.report.heat import tier_utilisation
 from netsim.report.spans import Operations, operations, recorded, spans
 from netsim.telemetry.read import RunFile
-from netsim.telemetry.write import written
+from netsim.telemetry.write import whole
 
 NETWORK = 1 << 20
 """Process id of the counters of links."""
@@ -39,17 +39,14 @@ def write_trace(run: RunFile, subset: Subset, out: Path) -> int:
     if plain and (subset.ranks or subset.categories):
         raise InputError("--rank, --category: expected a training run; plain traffic has flows between NICs")
     gpus = [] if plain else _gpus(run, subset.ranks)
-    part = out.with_name(out.name + ".part")
-    with written(out):
-        with open(part, "wb") as file:
-            trace = _Trace(file)
-            for ops in operations(run, gpus, subset.window):
-                _process(run, trace, ops, subset)
-            if plain:
-                _plain(run, trace, subset)
-            if "series/bytes" in run and run.shape("series/bytes")[1]:
-                _links(run, trace, subset)
-        part.replace(out)
+    with whole(out) as part, open(part, "wb") as file:
+        trace = _Trace(file)
+        for ops in operations(run, gpus, subset.window):
+            _process(run, trace, ops, subset)
+        if plain:
+            _plain(run, trace, subset)
+        if "series/bytes" in run and run.shape("series/bytes")[1]:
+            _links(run, trace, subset)
     return trace.slices
 
 
