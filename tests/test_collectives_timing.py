@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import topologies
-from netsim.collectives import Communicator, plan, platform_of
+from netsim.collectives import Communicator, idle_us, plan, platform_of
 from netsim.config.load import load_section
 from netsim.config.nccl import Nccl
 from netsim.config.network import Network
@@ -114,3 +114,18 @@ def test_an_architecture_of_your_own_is_as_the_generation_with_such_links(card, 
     platform = platform_of(topology, own, fabric, Nccl())
     assert platform == platform_of(topology, like, fabric, Nccl())
     assert plan("all_reduce", 2**20, comm(2), platform, Nccl()).channels > 0
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize(("op", "card", "arch"), [
+    ("all_gather", "dgx_a100", "ampere"), ("all_to_all", "dgx_a100", "ampere"), ("all_gather", "dgx_h100", "hopper"),
+])  # fmt: skip
+def test_a_lone_call_of_all_gpus_takes_its_time_on_ready_nodes(engine, op, card, arch):
+    """On DGX A100 rings leave by the NIC of the neighbour on the same PCIe switch: no slot has more to carry than its NIC."""
+    fabric = load_section(card, Fabric, ["nodes=2"])
+    topology = topologies.build(fabric)
+    way = topologies.routes(topology, fabric)
+    built = plan(op, 2**26, comm(2), platform_of(topology, arch, fabric, Nccl()), Nccl(NCCL_PROTO="Simple"))
+    call = [(built, np.arange(16, dtype=np.int32)[None])]
+    took = alone.flow_us([call], topology, way)[0] if engine == "flow" else alone.packet_us(call, topology, way, Network(engine="packet"))
+    assert took == pytest.approx(idle_us(built), rel=0.02)

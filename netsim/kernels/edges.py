@@ -1,4 +1,9 @@
-"""Links from GPU to GPU through the network: host bus, NIC, switches, NIC, host bus."""
+"""Links from GPU to GPU through the network: host bus, NIC, switches, NIC, host bus.
+
+A bus stands for two slots in a row, that of the GPU and that of the NIC. What a GPU sends by another's NIC takes its own slot and that of
+the NIC. Where GPUs of a PCIe switch send by each other's NICs, as rings on DGX A100 do, every slot is taken once, and so is every bus: the
+one of the NIC is loaded, not also that of the GPU, whose share its neighbour has not used.
+"""
 
 import numpy as np
 from numba import njit
@@ -15,24 +20,18 @@ def edge_links(
     path_ptr, path = routing.paths(topology, routes, src_nic, dst_nic, qp)
     n = src_gpu.size
     ptr = np.zeros(n + 1, np.int64)
-    links = np.empty(path.size + 4 * n, np.int32)
+    links = np.empty(path.size + 2 * n, np.int32)
     at = 0
     for i in range(n):
         if path_ptr[i + 1] > path_ptr[i]:
             near, far = routing.host_links(topology, src_gpu[i], src_nic[i])
-            links[at] = near
+            links[at] = far if far >= 0 else near
             at += 1
-            if far >= 0:
-                links[at] = far
-                at += 1
             for j in range(path_ptr[i], path_ptr[i + 1]):
                 links[at] = path[j]
                 at += 1
             near, far = routing.host_links(topology, dst_gpu[i], dst_nic[i])
-            links[at] = topology.link_reverse[near]
+            links[at] = topology.link_reverse[far if far >= 0 else near]
             at += 1
-            if far >= 0:
-                links[at] = topology.link_reverse[far]
-                at += 1
         ptr[i + 1] = at
     return ptr, links[:at]
