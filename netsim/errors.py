@@ -10,6 +10,9 @@ from collections.abc import Iterable
 class InputError(Exception):
     """What the user asked for cannot be; `lines` holds one finished sentence per mistake."""
 
+    alone = False
+    """Found by one rank that is not the first, which then says it itself; other mistakes are found by all, and said by the first."""
+
     def __init__(self, lines: str | Iterable[str]) -> None:
         self.lines = [lines] if isinstance(lines, str) else list(lines)
         super().__init__("\n".join(self.lines))

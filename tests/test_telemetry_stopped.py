@@ -186,6 +186,32 @@ def test_no_room_later_ends_the_run_with_what_there_is(python, tmp_path):
         assert not run.complete and run["links/bytes"].sum() > 0
 
 
+NO_ROOM_ON_ONE = """
+import resource, sys
+from netsim.cli import main
+from netsim.telemetry.spool import Spool
+
+sample = Spool.sample
+
+def limited(self, *counted):
+    if self.rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    sample(self, *counted)
+
+Spool.sample = limited
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_that_alone_has_no_room_says_so(python, tmp_path):
+    settings = [w for s in (*PACKETS, "simulate.iterations=100000", "telemetry.interval=10 us") for w in ("--set", s)]
+    words = ("run", os.path.abspath("runs/h100_16.yaml"), *settings, "--out", tmp_path / "out", "--quiet")
+    ended = python("-c", NO_ROOM_ON_ONE, *words, ranks=2)
+    assert ended.returncode != 0
+    assert f"{tmp_path / 'out' / 'spool'}: expected a place that can be written; got: file too large" in ended.stderr
+
+
 def test_a_result_is_read_though_its_summary_could_not_be_written(tmp_path):
     (tmp_path / "summary.json").mkdir()
     with pytest.raises(InputError, match=r"summary\.json: expected a place that can be written; got: is a directory"):

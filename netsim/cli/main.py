@@ -106,7 +106,7 @@ def main(words: list[str] | None = None) -> int:
             code = _run(sys.argv[1:] if words is None else words)
             sys.stdout.flush()
         except InputError as error:
-            if first:
+            if first or error.alone:
                 print("\n".join(error.lines), file=sys.stderr, flush=True)
             code = 2
         except KeyboardInterrupt:

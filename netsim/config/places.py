@@ -36,7 +36,9 @@ def places(run: "Run") -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError([_with_place(run, line) for line in error.lines]) from None
+        found = InputError([_with_place(run, line) for line in error.lines])
+        found.alone = error.alone
+        raise found from None
 
 
 def _with_place(run: "Run", line: str) -> str:

@@ -160,7 +160,9 @@ def _flows(frame: Frame, happened: Happened) -> dict[str, Array]:
         "flows/path": frame.call_path[rows],
     }
     if happened.counters:
-        lost = {(int(g), int(t)): int(n) for g, t, n in happened.resent}
+        lost: dict[tuple[int, int], int] = {}
+        for g, t, n in happened.resent.tolist():  # of a killed run: what each of the ranks that share a call has counted
+            lost[g, t] = lost.get((g, t), 0) + n
         keys = zip(out["flows/group"].tolist(), out["flows/end"].tolist(), strict=True)
         out["flows/resent"] = np.array([lost.get(key, 0) for key in keys] if lost else np.zeros(len(rows)), np.int64)
     return out

@@ -119,7 +119,9 @@ class Spool:
         except OSError as error:
             if not (self.folder / "frame.json").exists():
                 self.remove()
-            raise unwritable(self.folder, error) from None
+            said = unwritable(self.folder, error)
+            said.alone = self.rank > 0
+            raise said from None
 
     def abandon(self) -> None:
         """The result file cannot be written: the spool stays if it can be read in its place."""
