@@ -95,9 +95,10 @@ class Kept:
 
     def keep(self, rows: list[Row]) -> None:
         """Leave the rows so that they survive an interruption at any moment."""
-        new = self.part.with_name(f"{self.part.name}.{os.getpid()}")
-        tables.write(new, rows)
-        os.replace(new, self.part)
+        try:
+            tables.write(self.part, rows)
+        except OSError as error:
+            raise InputError(f"device measure: --out: expected a file that can be written; got '{self.part}' ({error.strerror})") from None
 
     def finish(self, rows: list[Row]) -> None:
         """Leave the whole table under its own name."""

@@ -151,6 +151,10 @@ def test_rows_of_an_interrupted_measurement_are_taken_up_on_the_same_machine_onl
     assert [file.name for file in tmp_path.iterdir()] == ["mine.csv"]
     assert [row.kernel for row in tables.read(str(path))] == kernels
 
+    (tmp_path / "other.csv.part").mkdir()
+    with pytest.raises(InputError, match=r"--out: expected a file that can be written; got '.*other\.csv\.part' \(Is a directory\)"):
+        Kept(tmp_path / "other.csv", timer).keep(result.rows)
+
     other = Scripted()
     other.name = "a script too"
     kept.keep(result.rows)

@@ -59,6 +59,18 @@ def test_a_table_that_is_none_and_one_that_is_missing(tmp_path):
         tables.find("h10.csv")
 
 
+def test_a_table_is_there_whole_or_not_at_all(tmp_path):
+    tables.write(tmp_path / "t.csv", [Row(Kernel("norm", nbytes=8), 1.0)])
+
+    def rows():
+        yield Row(Kernel("norm", nbytes=16), 2.0)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        tables.write(tmp_path / "t.csv", rows())
+    assert [row.time_us for row in tables.read(str(tmp_path / "t.csv"))] == [1.0] and len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_row_without_sizes_is_refused():
     with pytest.raises(InputError, match="cannot place"):
         build(cards.card("h100"), [[Row(Kernel("gemm", m=8, n=8), 1.0)]])
