@@ -47,7 +47,6 @@ class Oracle:
         for port, limit in zip(self.ports, thresholds, strict=True):
             port.credit = int(limit[5])
         self.serial = 0
-        self.delivered = 0
         for f, t in enumerate(flows.start_ps):
             self.push(int(t), EVENT, f, ("open", f))
 
@@ -192,7 +191,6 @@ class Oracle:
 
     def receive(self, t: int, f: int, marked: bool) -> None:
         self.got[f] += 1
-        self.delivered += 1
         done = self.got[f] == self.total[f]
         if self.net.acks == "analytic":
             if done:

@@ -29,7 +29,6 @@ class Outcome(NamedTuple):
     summary: dict[str, Any]
     assumed: list[str]
     skipped: str
-    wall_s: float
 
 
 def simulate(configs: Iterable[str], jobs: int) -> Iterator[Outcome]:
@@ -49,19 +48,16 @@ def _single() -> None:
 
 def outcome(text: str) -> Outcome:
     """Simulate one configuration; where recomputation is not stated and the memory does not hold it, with as little as fits."""
-    began = time.perf_counter()
     config = json.loads(text)
     assumed: list[str] = []
     try:
         summary = _step(config, assumed)
     except (InputError, ValueError, NotImplementedError) as error:
-        return Outcome({}, assumed, str(error).splitlines()[0].replace("configuration:1:1: ", ""), time.perf_counter() - began)
+        return Outcome({}, assumed, str(error).splitlines()[0].replace("configuration:1:1: ", ""))
     except (AssertionError, IndexError, KeyError, ZeroDivisionError) as error:
-        return Outcome(
-            {}, assumed, f"the simulator failed: {type(error).__name__}: {str(error).partition(':')[0]}"[:120], time.perf_counter() - began
-        )
+        return Outcome({}, assumed, f"the simulator failed: {type(error).__name__}: {str(error).partition(':')[0]}"[:120])
     skipped = "" if summary["complete"] else f"not done within {LIMIT_S:g} s"
-    return Outcome(summary, assumed, skipped, time.perf_counter() - began)
+    return Outcome(summary, assumed, skipped)
 
 
 def _step(config: dict[str, Any], assumed: list[str]) -> dict[str, Any]:
