@@ -1,6 +1,7 @@
 """`check` tells configuration, sizes and memory, and refuses with file and line what a layout, a fabric or a GPU cannot do."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,23 @@ import yaml
 
 from netsim.cli.main import main
 from netsim.config import from_data, load
+from netsim.study.points import points, read
 from tests.conftest import Cli
 
 BASE = Path(__file__).parent / "golden" / "base.yaml"
 RUNS = Path(__file__).resolve().parent.parent / "runs"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/studies.md"])
+def test_files_of_the_pages_work_as_they_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, page: str) -> None:
+    root = RUNS.parent
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", (root / page).read_text(), re.MULTILINE | re.DOTALL)
+    file = tmp_path / "file.yaml"
+    file.write_text(text.replace("base: ../", f"base: {RUNS}/"))
+    if page == "README.md":
+        assert main(["check", str(file)]) == 0, capsys.readouterr().err
+    else:
+        assert [point.problem for point in points(read(file), file)] == [""] * 24
 
 
 def test_sizes_and_configuration(netsim: Cli) -> None:

@@ -1,15 +1,18 @@
 """Study files: which points they make, what is refused, and how a table is gathered."""
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from netsim.config.study import Constraint
+from netsim.config.study import Constraint, Figure
 from netsim.errors import InputError
-from netsim.study.figures import front
+from netsim.study.figures import draw, front
+from netsim.study.page import filled
 from netsim.study.points import points, read
 from netsim.study.results import DONE, FAILED, Result, find, path_of, save
-from netsim.study.table import broken, columns, gather, rows
+from netsim.study.table import Row, broken, columns, gather, rows
 from netsim.telemetry.table import read_table, write_table
 
 STUDY = """
@@ -132,3 +135,13 @@ def test_tables_come_back_from_hdf5(tmp_path):
     assert back["axis"] == ["a", "b"] and back["count"] == [1, 2] and back["value"][0] == 1.5 and back["value"][1] != back["value"][1]
     with pytest.raises(InputError, match="expected a table"):
         read_table(tmp_path / "none.h5")
+
+
+def test_a_page_about_points_that_cannot_be_says_why(file, tmp_path):
+    study, row = read(file), Row(("400 Gbps", "wide", "32"), {}, {}, "illegal", "it does not divide")
+    with pytest.raises(InputError, match="expected a point with a mfu; got '400 Gbps, wide, 32', which is illegal: it does not divide"):
+        filled("{mfu @ 400 Gbps, wide, 32}", study, [row])
+    figure = Figure("lines", study.axes[0].name, "mfu", series=study.axes[1].name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(draw(replace(study, figures=(figure,)), [row], tmp_path)) == 1

@@ -83,7 +83,7 @@ def _bars(axes: Any, study: Study, figure: Figure, rows: list[Row]) -> None:
     axes.set_xticks(range(len(ticks)), ticks, rotation=20 if max(map(len, ticks), default=0) > 10 else 0)
     if figure.log:
         axes.set_yscale("log")
-    if figure.series:
+    if figure.series and axes.get_legend_handles_labels()[0]:
         axes.legend(title=figure.series, fontsize=8)
 
 

@@ -102,4 +102,5 @@ def _of(rows: list[Row], metric: str, label: str, study: Study) -> float:
     for row in rows:
         if ", ".join(row.labels) == label and metric in row.values:
             return row.values[metric]
-    raise InputError(f"{study.name}: lessons: expected a point with a {metric}; got {label!r}")
+    there = next((f", which is {row.status}: {row.note}" for row in rows if ", ".join(row.labels) == label and row.status != "done"), "")
+    raise InputError(f"{study.name}: lessons: expected a point with a {metric}; got {label!r}{there}")
