@@ -83,7 +83,7 @@ def test_sizes_are_those_of_nccl_tests():
         (["--split", "MOD32"], "expected at least 2 ranks in every group; got 1"),
         (["--split", "MOD\u00b2"], "--split: expected MODn or DIVn, such as MOD8"),
         (["--stepfactor", "0"], "-f of at least 2"),
-        (["--csv", "absent/table.csv"], "absent/table.csv: expected a place that can be written; got: no such file or directory"),
+        (["--csv", "absent/table.csv"], "absent/table.csv: expected a file in a folder that exists; got no such folder"),
     ],
     ids=str,
 )

@@ -21,12 +21,18 @@ def test_rows_that_cannot_run_are_named_with_their_reason(netsim, tmp_path: Path
 def test_wrong_input_is_one_line_and_exit_code_2(netsim, tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     table.write_text(HEAD + ROWS)
+    other = tmp_path / "other.csv"
+    other.write_bytes(b"model\xf5\n")
     for words, said in (
         (("--data", tmp_path / "none.csv"), "got nothing there"),
         (("--data", table, "--filter", "num_gpu=8"), "num_gpus"),
         (("--data", table, "--filter", "num_gpus>4000"), "at least one row"),
         (("--data", table, "--only", "memory"), "kind memory"),
         (("--data", table, "--jobs", "0"), "--jobs"),
+        (("--data", other), "other.csv: expected text in UTF-8; got other bytes"),
+        (("--data", table, "--only", "network", "--page", "page.md"), "--page: expected it with --only training; got --only network"),
+        (("--data", table, "--json", tmp_path), "expected a file in a folder that exists; got a folder"),
+        (("--data", table, "--page", "none/page.md"), "none/page.md: expected a file in a folder that exists; got no such folder"),
     ):
         done = netsim("validate", *words)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, (words, done.stderr)

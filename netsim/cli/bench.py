@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from netsim.cli.run import leave
+from netsim.cli.run import leave, placeable
 from netsim.errors import InputError, did_you_mean
 
 HELP = "measure speed and memory on this machine"
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     unknown = [name for name in args.suites if name not in SUITES]
     if unknown:
         raise InputError(f"netsim bench: expected {', '.join(SUITES)}; got {unknown[0]!r}{did_you_mean(unknown[0], SUITES)}")
+    placeable(args.page)
     suites: dict[str, Figures] = {}
     for suite in args.suites or SUITES:
         suites[suite] = importlib.import_module(SUITES[suite]).scenarios()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from netsim import units
-from netsim.cli.run import leave
+from netsim.cli.run import leave, placeable
 from netsim.cli.topo import fabric_of
 from netsim.config.nccl import Nccl
 from netsim.config.source import Document, Place
@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from netsim.collectives import platform_of
     from topologies import build, routes
 
+    placeable(args.csv)
     nccl, network, fabric = _sections(args)
     topology = build(fabric)
     way = routes(topology, fabric)

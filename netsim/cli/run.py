@@ -82,6 +82,12 @@ def writable(folder: Path) -> None:
         raise InputError(f"{folder}: expected a folder that can be written; got: {reason}") from None
 
 
+def placeable(path: Path | None) -> None:
+    """Raise InputError where a file that is asked for cannot be: said before minutes of work, not after."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise InputError(f"{path}: expected a file in a folder that exists; got {'a folder' if path.is_dir() else 'no such folder'}")
+
+
 def leave(path: Path, text: str) -> None:
     """Write a text whole or not at all; raises InputError where that cannot be."""
     from netsim.telemetry.write import whole

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from netsim.cli.run import leave
+from netsim.cli.run import leave, placeable
 from netsim.errors import InputError
 
 HELP = "hold the simulator against published measurements"
@@ -29,6 +29,10 @@ def run(args: argparse.Namespace) -> int:
     """Predict the rows and print the errors."""
     if args.jobs < 1:
         raise InputError(f"validate: --jobs: expected at least 1; got {args.jobs}")
+    if args.page and args.only != "training":
+        raise InputError(f"validate: --page: expected it with --only training; got --only {args.only}")
+    for path in (args.page, args.json):
+        placeable(path)
     data = args.data or DATA
     if args.only != "training":
         from netsim.validate.others import validate

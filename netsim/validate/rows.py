@@ -1,6 +1,7 @@
 """Rows of published measurements: read from CSV, filtered by a condition such as `gpu_family=H100 and num_gpus>=512`."""
 
 import csv
+import io
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -62,10 +63,16 @@ def files(path: Path, kind: str) -> list[Path]:
     return fitting
 
 
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: expected text in UTF-8; got other bytes") from None
+
+
 def kind_of(file: Path) -> str:
     """The kind of table that a file holds, or an empty text."""
-    with file.open(newline="", encoding="utf-8") as stream:
-        columns = set(next(csv.reader(stream), ()))
+    columns = set(next(csv.reader(io.StringIO(_text(file), newline="")), ()))
     return next((kind for kind, wanted in KINDS.items() if columns.issuperset(wanted)), "")
 
 
@@ -73,7 +80,7 @@ def read(path: Path, kind: str) -> list[Row]:
     """All rows of one kind at `path`, a file or a folder."""
     rows = []
     for file in files(path, kind):
-        with file.open(newline="", encoding="utf-8") as stream:
+        with io.StringIO(_text(file), newline="") as stream:
             rows += [Row(file.name, number, dict(line)) for number, line in enumerate(csv.DictReader(stream), 2)]
     return rows
 
