@@ -101,7 +101,7 @@ def _lines(axes: Any, study: Study, figure: Figure, rows: list[Row]) -> None:
             axes.minorticks_off()
     if "y" in figure.log:
         axes.set_yscale("log")
-    if figure.series:
+    if figure.series and axes.get_legend_handles_labels()[0]:
         axes.legend(title=figure.series, fontsize=8)
 
 
