@@ -23,6 +23,8 @@ assert gathered == ([r * r for r in range(size)] if rank == 0 else None)
 both = comm.allgather(np.array([rank, -rank], np.int32))
 assert both.dtype == np.int32 and both.tolist() == [[r, -r] for r in range(size)]
 
+for n in (253, 254, 255):  # with two words of its own, a message fills the room of 256, and goes beyond it by one
+    assert [parts[0].tolist() for parts in comm.fuse([np.arange(n) + rank])] == [list(range(r, n + r)) for r in range(size)]
 for scale in (1, 1000, 3):  # the second outgrows the room of a single exchange
     sent = [np.arange(rank * scale, dtype=np.int64), np.zeros(0, np.int64), np.array([rank + 2**40], np.int64)]
     for r, parts in enumerate(comm.fuse(sent)):
