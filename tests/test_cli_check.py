@@ -16,6 +16,9 @@ BASE = Path(__file__).parent / "golden" / "base.yaml"
 RUNS = Path(__file__).resolve().parent.parent / "runs"
 
 
+PICTURE = RUNS.parent / "docs" / "telemetry" / "page.png"
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/studies.md"])
 def test_files_of_the_pages_work_as_they_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, page: str) -> None:
     root = RUNS.parent
@@ -61,6 +64,15 @@ def test_sizes_and_configuration(netsim: Cli) -> None:
         (["network.engine=packet", "network.pfc.xoff=7"], "network.pfc: expected xoff of at least a packet"),
         (["network.engine=packet", "network.pfc.headroom=1 GiB"], "--set network.pfc.headroom: expected to leave a packet (4160 B) of"),
         (["network.engine=packet", "network.congestion_control.name=dqcn"], "expected one of dcqcn, hpcc, none, swift; got 'dqcn'"),
+        (
+            ["topology.builder=dual_plane", "topology.planes=1000000007"],
+            "--set topology.planes: expected a whole number between 1 and 65536",
+        ),
+        (["topology.builder=custom", 'topology.edges="a\\0"'], "topology.edges: expected a CSV file of cables; got 'a\\x00'"),
+        ([f"nccl.NCCL_GRAPH_FILE={PICTURE}"], "expected NCCL's graphs in XML or JSON; got 'utf-8' codec"),
+        (["workload.pipeline.layout=Et*99999999999|L"], "--set workload.pipeline.layout: expected at most 100,000 parts and layers"),
+        (["workload.pipeline.layout=(t*9999)*9999"], "--set workload.pipeline.layout: expected at most 100,000 parts and layers"),
+        (["compute.device.peak.bf16=0 TFLOPS"], "--set compute.device.peak.bf16: expected a compute rate above 0; got 0"),
         (["nccl.NCCL_GRAPH_FILE=absent.xml"], "absent.xml: nccl.NCCL_GRAPH_FILE: expected a file that can be read"),
         (["compute=null", "workload={kind: traffic, pattern: incast, fan_in: 4}"], "expected a way from nic n0.3 to nic n0.0"),
         (["compute=null", "workload={kind: traffic, pattern: shift, shift: 16}"], "--set workload: expected a shift that leaves no"),
@@ -80,3 +92,9 @@ def test_what_can_be(capsys: pytest.CaptureFixture[str], setting: str) -> None:
 @pytest.mark.parametrize("file", sorted(RUNS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_run_file_of_the_project_is_sound(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert main(["check", str(file)]) == 0, capsys.readouterr().err
+
+
+def test_a_block_that_is_no_python_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text("def forward(:\n")
+    assert main(["check", str(BASE), "--set", f"workload.model.blocks=[{tmp_path / 'wrong.py'}]"]) == 2
+    assert "wrong.py: expected a Python file; got a mistake: invalid syntax" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def read_csv(path: str) -> tuple[Edge, ...]:
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, skipinitialspace=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:  # ValueError: no text, or a path that holds a null byte
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"topology.edges: expected a CSV file of cables; got {path!r}: {reason.lower()}") from None
     adapter, edges, lines = TypeAdapter(Edge), [], []

@@ -24,7 +24,10 @@ def found(kind: str, name: str) -> ModuleType:
         spec = spec_from_file_location(f"workload_{kind}_{path.stem}", path)
         assert spec and spec.loader
         module = module_from_spec(spec)
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except (SyntaxError, UnicodeDecodeError) as error:
+            raise InputError(f"{name}: expected a Python file; got a mistake: {error}") from None
         return module
     if name not in known(kind):
         raise InputError(

@@ -67,11 +67,17 @@ def _uneven(layers: int, pp: int, v: int, ends: tuple[int | None, int | None]) -
     return [per_stage[i % pp] // v for i in range(pp * v)]
 
 
+LONGEST = 100_000
+"""Letters and bars of a layout that is written out; a model has 10,000 layers at most."""
+
+
 def _explicit(layout: str, training: Training, n: int) -> list[Chunk]:
     """Expand 'Et*3|(tt|)*29m|L' into chunks."""
     text = layout.replace(" ", "").replace(",", "")
     while match := re.search(r"\(([^()]*)\)\*(\d+)|([EtmL])\*(\d+)", text):
         body, times = (match[1], match[2]) if match[1] is not None else (match[3], match[4])
+        if len(text) + int(times) * len(body) > LONGEST:
+            raise ValueError(f"pipeline.layout: expected at most {LONGEST:,} parts and layers; got {layout}")
         text = text[: match.start()] + body * int(times) + text[match.end() :]
     parts = text.split("|")
     if set(text) - set("EtmL|"):

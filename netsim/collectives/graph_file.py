@@ -28,11 +28,11 @@ RING, TREE, NVLS = 0, 1, 3
 def read(path: str) -> Graphs:
     """Read a graph file; InputError where it is missing or says what cannot be."""
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
         found = _from_json(json.loads(text)) if text.lstrip().startswith("{") else _from_xml(ElementTree.fromstring(text))
     except OSError as error:
         raise InputError(f"{path}: nccl.NCCL_GRAPH_FILE: expected a file that can be read; got {error.strerror}") from None
-    except (ElementTree.ParseError, json.JSONDecodeError) as error:
+    except (ElementTree.ParseError, ValueError) as error:  # no JSON, no text, or a path that holds a null byte
         raise InputError(f"{path}: expected NCCL's graphs in XML or JSON; got {error}") from None
     try:
         graphs = {int(entry["id"]): _graph(entry) for entry in found}

@@ -68,6 +68,8 @@ class DeviceCard:
             for dtype in getattr(self, name):
                 if dtype not in DTYPES:
                     yield f"{name}.{dtype}", f"expected one of {', '.join(DTYPES)}; got {dtype}"
+                elif getattr(self, name)[dtype] <= 0:
+                    yield f"{name}.{dtype}", "expected a compute rate above 0; got 0"
         if "bf16" not in self.peak:
             yield "peak", f"expected a rate for bf16; got {', '.join(self.peak) or 'none'}"
         for name in ("hbm", "hbm_efficiency", "gemm_efficiency", "attention_efficiency"):

@@ -183,7 +183,7 @@ class Fabric:
     pod: Count | None = None
     spines: Literal["per_rail", "shared"] = "per_rail"
     cores: Literal["per_rail", "shared"] = "shared"
-    planes: Count = 2
+    planes: Ports = 2
     edges: tuple[Edge, ...] | str = ()
     routing: Literal["ecmp", "static", "dmodk"] = "ecmp"
     faults: tuple[Fault, ...] = ()
