@@ -51,11 +51,6 @@ def parse_flops(text: object) -> float:
     return _parse(text, FLOPS, "compute rate", "989 TFLOPS")
 
 
-def transfer_ps(nbytes: int, rate: float) -> int:
-    """Picoseconds that `nbytes` take at `rate` bytes per second, rounded to the nearest."""
-    return round(nbytes * PS_PER_S / rate)
-
-
 def format_time(t_ps: float) -> str:
     """`1234567` -> `'1.235 us'`: three to four digits in the unit that fits."""
     for unit, factor in (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):

@@ -69,6 +69,29 @@ def test_credits_below_a_packet():
 def test_unknown_congestion_control_and_parameter():
     with pytest.raises(InputError, match="did you mean 'dcqcn'"):
         parameters(CongestionControl("dcqnc"))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value", "said"),
+    [
+        ("dcqcn", "g", float("nan"), "expected a number above 0 and at most 1; got nan"),
+        ("dcqcn", "g", -1, "expected a number above 0 and at most 1; got -1"),
+        ("hpcc", "eta", 1.5, "expected a number above 0 and at most 1; got 1.5"),
+        ("swift", "beta", "strong", "expected a number above 0; got 'strong'"),
+        ("swift", "max_cwnd", float("inf"), "expected a number above 0; got inf"),
+        ("dcqcn", "rate_ai", "1e400 Gbps", "expected a finite rate; got '1e400 Gbps'"),
+        ("dcqcn", "byte_counter", "1e400 MB", "expected a finite size; got '1e400 MB'"),
+    ],
+)
+def test_parameters_that_nothing_can_be_computed_with_are_refused(name, parameter, value, said):
+    with pytest.raises(InputError) as caught:
+        parameters(CongestionControl(name, parameters={parameter: value}))
+    assert str(caught.value) == f"network.congestion_control.parameters.{parameter}: {said}"
+
+
+def test_a_parameter_of_a_control_without_any_is_refused():
+    with pytest.raises(InputError, match=r"parameters: expected none, which 'none' does not have; got the key 'g'"):
+        parameters(CongestionControl("none", parameters={"g": 1}))
     with pytest.raises(InputError, match="did you mean 'rate_ai'"):
         parameters(CongestionControl("dcqcn", {"rate_a": "1 Gbps"}))
     with pytest.raises(InputError, match="rate_ai: expected a rate such as"):

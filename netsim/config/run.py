@@ -58,6 +58,8 @@ class Run:
             if rank >= gpus:
                 yield f"telemetry.operations.{i}", f"expected a GPU of the fabric (0 to {gpus - 1}); got {rank}"
         turns = self.simulate.iterations
+        if turns > 1 and isinstance(self.workload, Traffic):
+            yield "simulate.iterations", f"expected 1 with workload.kind: traffic, whose flows say when they start; got {turns}"
         for i, turn in enumerate(self.telemetry.iterations if isinstance(self.telemetry.iterations, tuple) else ()):
             if turn >= turns:
                 yield f"telemetry.iterations.{i}", f"expected an iteration of the run (0 to {turns - 1}); got {turn}"

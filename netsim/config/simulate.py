@@ -28,7 +28,7 @@ class Simulate:
     `jitter` makes single kernels fast or slow. Random ones are drawn from the run's seed.
 
     fold: auto simulates one of several GPUs and replicas where they provably do the same; off simulates every one.
-    iterations: training iterations (or repetitions of the traffic) one after another.
+    iterations: training iterations one after another.
     stragglers: each GPU is slower than the fastest by a factor of its own, half-lognormal over GPUs: exp(|s z|), z standard normal.
     slow_gpus: GPUs that are slower by a factor that is given, on top.
     jitter: relative standard deviation of every kernel's time, drawn anew for each GPU, kernel and iteration; the mean stays.

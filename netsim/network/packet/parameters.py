@@ -1,5 +1,7 @@
 """Parameters of a congestion control: from what people write to the tuple that its kernels take."""
 
+from math import inf
+from sys import float_info
 from types import ModuleType
 from typing import Any
 
@@ -8,7 +10,26 @@ from netsim.config.network import CongestionControl
 from netsim.errors import InputError, did_you_mean
 from netsim.kernels.packet.cc import algorithm, algorithms
 
-PARSE = {"time": units.parse_time, "size": units.parse_size, "rate": units.parse_rate, "number": float}
+
+def _number(text: object) -> float:
+    return _between(text, float_info.max, "expected a number above 0")
+
+
+def _share(text: object) -> float:
+    return _between(text, 1.0, "expected a number above 0 and at most 1")
+
+
+def _between(text: object, most: float, expected: str) -> float:
+    try:
+        value = float(text)  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(expected) from None
+    if not 0 < value <= most:
+        raise ValueError(expected)
+    return value
+
+
+PARSE = {"time": units.parse_time, "size": units.parse_size, "rate": units.parse_rate, "number": _number, "share": _share}
 
 
 def parameters(chosen: CongestionControl) -> tuple[Any, ModuleType]:
@@ -20,16 +41,19 @@ def parameters(chosen: CongestionControl) -> tuple[Any, ModuleType]:
     module = algorithm(chosen.name)
     table, lines = module.PARAMETERS, []
     for name in chosen.parameters.keys() - table.keys():
-        hint = did_you_mean(name, table)
-        lines.append(f"network.congestion_control.parameters: expected one of {', '.join(table) or 'none'}; got the key {name!r}{hint}")
+        expected = f"expected one of {', '.join(table)}" if table else f"expected none, which {chosen.name!r} does not have"
+        lines.append(f"network.congestion_control.parameters: {expected}; got the key {name!r}{did_you_mean(name, table)}")
     values = {}
     for name, (unit, default, _) in table.items():
         text = chosen.parameters.get(name, default)
         try:
-            values[name] = float(PARSE[unit](text))  # type: ignore[operator]
+            values[name] = float(PARSE[unit](text))
+            if values[name] == inf:
+                raise OverflowError
+        except OverflowError:
+            lines.append(f"network.congestion_control.parameters.{name}: expected a finite {unit}; got {text!r}")
         except ValueError as error:
-            said = str(error) if unit != "number" else "expected a number"
-            lines.append(f"network.congestion_control.parameters.{name}: {said}; got {text!r}")
+            lines.append(f"network.congestion_control.parameters.{name}: {error}; got {text!r}")
     if lines:
         raise InputError(sorted(lines))
     return module.Parameters(**values), module

@@ -21,7 +21,7 @@ from netsim.kernels.packet import cc as hooks
 from netsim.kernels.structs import Array
 
 PARAMETERS = {
-    "g": ("number", "0.00390625", "weight of the newest mark in alpha (1/256)"),
+    "g": ("share", "0.00390625", "weight of the newest mark in alpha (1/256)"),
     "rate_ai": ("rate", "400 Mbps", "R_AI, step of additive increase (40 Mbps on the 40 Gbps links of the paper)"),
     "rate_hai": ("rate", "4 Gbps", "R_HAI, step of hyper increase"),
     "rate_min": ("rate", "100 Mbps", "least rate"),

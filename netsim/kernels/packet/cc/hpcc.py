@@ -16,7 +16,7 @@ from netsim.kernels.packet import cc as hooks
 from netsim.kernels.structs import Array
 
 PARAMETERS = {
-    "eta": ("number", "0.95", "target utilisation"),
+    "eta": ("share", "0.95", "target utilisation"),
     "max_stage": ("number", "5", "additive steps before a multiplicative one"),
     "n": ("number", "100", "concurrent flows for which W_AI is made"),
 }

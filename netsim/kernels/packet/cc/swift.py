@@ -24,7 +24,7 @@ PARAMETERS = {
     "fs_max_cwnd": ("number", "100", "window from which flow scaling adds nothing"),
     "ai": ("number", "1", "additive increase, packets per round trip"),
     "beta": ("number", "0.8", "strength of the decrease"),
-    "max_mdf": ("number", "0.5", "largest decrease at once"),
+    "max_mdf": ("share", "0.5", "largest decrease at once"),
     "min_cwnd": ("number", "0.001", "least window, packets"),
     "max_cwnd": ("number", "250", "largest window, packets"),
 }
