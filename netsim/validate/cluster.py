@@ -16,7 +16,10 @@ RACK = 64
 
 
 def fabric(row: Row, gpus: int, size: dict[str, int], assumed: list[str]) -> dict[str, Any]:
-    """Section `topology`: nodes of the row's size under one leaf switch per rail, so that the network never blocks."""
+    """Section `topology`: nodes of the row's size under one leaf switch per rail, so that the network never blocks.
+
+    Spines join the rails of racks: a group of two, the first and the last stage with an embedding matrix each, may lie on two rails.
+    """
     family = row["gpu_family"]
     domain = _domain(row, gpus, assumed)
     found = re.search(r"(\d+)\s*x[^0-9]{0,24}(?:CX-?\d+ |ConnectX-\d+ )?(?:NDR |HDR |IB |XDR )*(\d+) ?G", row["network"])
@@ -32,10 +35,13 @@ def fabric(row: Row, gpus: int, size: dict[str, int], assumed: list[str]) -> dic
     nodes = gpus // domain
     if nodes > 1:
         assumed.append("no congestion between nodes: one leaf switch per rail")
+    racks = nodes > 1 and domain > 8
+    ports = max(2 * nodes, min(nics, domain) if racks else 0)
     return {
         "use": FABRICS.get(family, "dgx_h100"), "nodes": nodes, "gpus_per_node": domain, "nics_per_node": min(nics, domain),
         "link": {"rate": f"{gbps} Gbps"}, "host": {"rate": f"{max(gbps / 8 * 1.1, 26):g} GB/s"}, "segment": nodes,
-        "leaf": {"radix": 2 * nodes, "down": nodes, "up": nodes}, "spine": {"radix": 2 * nodes},
+        "leaf": {"radix": 2 * nodes, "down": nodes, "up": nodes}, "spine": {"radix": ports},
+        "spines": "shared" if racks else "per_rail",
     }  # fmt: skip
 
 
