@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or folder_of(config)
     writable(out)
     from netsim.simulate import simulate
-    from netsim.telemetry.spool import FOLDER
+    from netsim.telemetry import spool
 
     first = parallel.world().rank == 0
     try:
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             summary = simulate(config, out, shown)
     except InputError:
         if first:
-            shutil.rmtree(out / FOLDER, ignore_errors=True)
+            spool.clear(out)
             with contextlib.suppress(OSError):
                 out.rmdir()  # leaves a folder that holds anything
         raise

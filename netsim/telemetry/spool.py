@@ -117,8 +117,7 @@ class Spool:
         try:
             return work()
         except OSError as error:
-            if not (self.folder / "frame.json").exists():
-                self.remove()
+            clear(self.folder.parent)
             said = unwritable(self.folder, error)
             said.alone = self.rank > 0
             raise said from None
@@ -131,6 +130,12 @@ class Spool:
     def remove(self) -> None:
         """The result file is written: the spool goes."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def clear(out: Path) -> None:
+    """Remove a spool that nothing can be read of, as that of a run that was refused or found no room at once."""
+    if not (out / FOLDER / "frame.json").exists():
+        shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
 def _whole(path: Path, text: str) -> None:
