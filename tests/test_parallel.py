@@ -71,7 +71,7 @@ time.sleep(1000)
 @pytest.mark.mpi
 def test_a_rank_that_fails_ends_the_job_with_its_message(python: Cli) -> None:
     ended = python("-c", FAILING, ranks=3)
-    assert ended.returncode == 1
+    assert ended.returncode != 0  # mpirun may add the signal by which it ended the others
     assert "[rank 1] RuntimeError: the disk of rank 1 burns" in ended.stderr
 
 
