@@ -105,7 +105,7 @@ comm.bcast(0, root=1)
 @pytest.mark.mpi
 def test_a_rank_that_gives_up_alone_takes_the_others_with_it(python: Cli) -> None:
     ended = python("-c", ALONE, ranks=2)
-    assert ended.returncode == 2
+    assert ended.returncode != 0
 
 
 LIBRARY = """
