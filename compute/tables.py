@@ -6,13 +6,13 @@ quantisation of the activations too), `library` (the implementation, where it ma
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from compute.kernels import DTYPE_BYTES, GEMM_KINDS, Kernel
 from netsim.errors import InputError, did_you_mean
+from netsim.files import placed
 
 FOLDER = Path(__file__).parent / "tables"
 COLUMNS = (*Kernel._fields, "time_us", "fused", "library", "source")
@@ -89,21 +89,9 @@ def _value(name: str, text: str) -> str | int | bool:
     return text == "1" if name in ("causal", "accumulate") else int(text)
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name to write to; the file takes its own name only if nothing fails."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        yield part
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
 def write(path: Path, rows: Iterable[Row]) -> None:
     """Write rows as a table, in their order; defaults of `Kernel` are left empty. The file is there whole or not at all."""
-    with whole(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+    with placed(path, f".{os.getpid()}") as part, part.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(COLUMNS)
         for row in rows:

@@ -22,7 +22,6 @@ STRETCH = 2.0
 and 10.7 s of waiting where 11.4 and 2.7 s were reckoned)."""
 
 
-
 class Look:
     """Costs of a plane that is still whole. All ranks that could share it ask with the same figures, and so decide alike."""
 

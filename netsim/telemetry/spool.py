@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from netsim.errors import InputError
+from netsim.files import placed
 from netsim.kernels.structs import Array
 from netsim.telemetry import series
 from netsim.telemetry.channels import FILETYPE, VERSION, counted
@@ -68,7 +69,7 @@ class Spool:
         head = {name: getattr(frame, name) for name in _NUMBERS}
         text = json.dumps(head | {"filetype": FILETYPE, "version": VERSION})
         self._guard(lambda: np.savez(self.folder / "frame.npz", allow_pickle=False, **columns))
-        self._guard(lambda: _whole(self.folder / "frame.json", text))
+        self._guard(lambda: _head(self.folder / "frame.json", text))
 
     def mapped(self, name: str, array: Array) -> Array:
         """A copy of an array that lives in a file of the spool."""
@@ -138,11 +139,10 @@ def clear(out: Path) -> None:
         shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
-def _whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all: a spool can be read from then on."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text)
-    os.replace(part, path)
+def _head(path: Path, text: str) -> None:
+    """Write what a spool can be read from once it is there."""
+    with placed(path) as part:
+        part.write_text(text)
 
 
 def _add(path: Path, arrays: Sequence[Array]) -> None:

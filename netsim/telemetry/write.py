@@ -1,7 +1,6 @@
 """One result file per run: written under a temporary name, renamed when it is whole."""
 
 import io
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import h5py
 import numpy as np
 
 from netsim.errors import InputError
+from netsim.files import placed
 from netsim.telemetry import series
 from netsim.telemetry.channels import BY_PATH, COUNTERS, FILETYPE, VERSION
 from netsim.telemetry.frame import Frame, Happened, Series, channels, layout, sampled_block
@@ -76,15 +76,9 @@ def result_file(path: Path, attributes: Mapping[str, Any]) -> Iterator[Writer]:
 
 @contextmanager
 def whole(path: Path, tag: str = "") -> Iterator[Path]:
-    """Give a temporary name, with `tag` in it, to write to; the file takes its own name only if nothing fails, and else is gone."""
-    part = path.with_name(f"{path.name}{tag}.part")
-    with written(path):
-        try:
-            yield part
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+    """As `placed`, with what the operating system says turned into one line for the person."""
+    with written(path), placed(path, tag) as part:
+        yield part
 
 
 @contextmanager
